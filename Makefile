@@ -1,0 +1,30 @@
+# One virtual environment, made on first use and remade when pyproject.toml changes.
+PY ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DONE := $(VENV)/.installed
+
+.PHONY: demo test lint bench clean
+
+demo: $(DONE)
+	$(BIN)/gofstream demo --out out/demo.png
+
+test: $(DONE)
+	$(BIN)/python -m pytest
+
+lint: $(DONE)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(DONE)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) out build dist
+
+$(DONE): pyproject.toml
+	$(PY) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet,test,lint]'
+	touch $@

@@ -1,0 +1,133 @@
+"""The errors and the warning a user can meet.
+
+Each message says what is wrong, where it is and what to do next, so that a command line can
+show it as it stands, without a traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class GofstreamError(Exception):
+    """Base of every error raised on purpose by this package."""
+
+
+class InputError(GofstreamError):
+    """Something is wrong with data that came from outside."""
+
+
+class EmptyError(InputError):
+    """Too few rows to work with."""
+
+
+class NonFiniteError(InputError):
+    """A value is NaN or infinite."""
+
+
+class ColumnError(InputError):
+    """Columns are missing, duplicated or do not match."""
+
+
+class DtypeError(InputError):
+    """Values are not plain real numbers."""
+
+
+class WeightError(InputError):
+    """Event weights cannot be used."""
+
+
+class RangeError(InputError):
+    """A value is too large for single precision arithmetic."""
+
+
+class WidthError(InputError):
+    """No usable kernel width follows from the reference."""
+
+
+class SettingsError(GofstreamError):
+    """A setting is unknown or has a value that is not allowed."""
+
+
+class NumericalError(GofstreamError):
+    """A factorisation or a minimisation failed."""
+
+
+class FormatError(GofstreamError):
+    """A stored model is damaged or was not written by this package."""
+
+
+class MemoryBudgetError(GofstreamError):
+    """Work was refused before allocation because it would not fit the memory budget.
+
+    Parameters
+    ----------
+    needed, budget
+        Bytes the work would take and bytes it may take.
+    what
+        The thing that does not fit, as a noun phrase.
+
+    Examples
+    --------
+    >>> print(MemoryBudgetError(3 * 1024**3, 1024**3, "the reference features"))
+    the reference features would need 3.0 GiB (3221225472 bytes), but the memory budget is 1.0 GiB \
+(1073741824 bytes): raise the `memory` setting, or use fewer centres, fewer reference rows or \
+fewer batches at once
+    """
+
+    def __init__(self, needed: int, budget: int, what: str) -> None:
+        # All three reach Exception.args: an error raised in a worker process is rebuilt from them.
+        super().__init__(needed, budget, what)
+        self.needed = needed
+        self.budget = budget
+        self.what = what
+
+    def __str__(self) -> str:
+        """Say what does not fit, by how much, and the ways out."""
+        return (
+            f"{self.what} would need {_readable(self.needed)}, but the memory budget is "
+            f"{_readable(self.budget)}: raise the `memory` setting, or use fewer centres, "
+            "fewer reference rows or fewer batches at once"
+        )
+
+
+class GofstreamWarning(UserWarning):
+    """Something the user should know about, which does not stop the work."""
+
+
+def nearest_names(name: str, known: Iterable[str]) -> str:
+    """Say which known names come closest to `name`, or list them all if none is close.
+
+    Parameters
+    ----------
+    name
+        The name that was not found, in any case.
+    known
+        The names that exist.
+
+    Returns
+    -------
+    str
+        A phrase to put into an error message.
+
+    Examples
+    --------
+    >>> nearest_names("Mass", ["mass", "pt", "eta"])
+    "nearest: 'mass'"
+    >>> nearest_names("charge", ["pt", "eta"])
+    "known: 'pt', 'eta'"
+    """
+    names = list(known)
+    folded = [known_name.casefold() for known_name in names]
+    close = set(get_close_matches(name.casefold(), folded, n=3))
+    hits = [n for n, f in zip(names, folded, strict=True) if f in close]
+    return ("nearest: " if hits else "known: ") + ", ".join(map(repr, hits or names))
+
+
+def _readable(size: int) -> str:
+    """Write bytes in the largest binary unit that leaves a number of at least one."""
+    amount, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    while amount >= 1024 and len(units) > 1:
+        amount, units = amount / 1024, units[1:]
+    return f"{size} bytes" if units[0] == "B" else f"{amount:.1f} {units[0]} ({size} bytes)"

@@ -1,0 +1,197 @@
+"""Whitened features of the reference: made once, shared by every fit (METHOD §7).
+
+With centres c_1..c_r and K_cc = L Lᵀ, φ(x) = L⁻¹ k(x, c) turns the penalty aᵀK_cc a into bᵀb. With
+H0 = ½ N(R) Σ_R v φφᵀ + λN = U Uᵀ, the Hessian of J at f = 0 for data that follow the reference,
+ψ(x) = U⁻¹ φ(x) turns that Hessian into the identity. A fit therefore works with f = ψ(x)·z and is
+well conditioned from the start. In these coordinates the penalty is λN zᵀS z with S = U⁻¹U⁻ᵀ, and
+the curvature of the reference term is (I - λN S)/2: no r × r matrix but S is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from gofstream.errors import MemoryBudgetError
+from gofstream.ratio.centres import Centres, reduce_centres
+from gofstream.ratio.kernel import gaussian
+from gofstream.ratio.linalg import cholesky
+
+Floats = NDArray[np.float64]
+
+#: A chunk of reference rows takes at most this many bytes, and f on it this many numbers, so that
+#: both products of a pass and the sigmoid between them find it in cache.
+CHUNK_BYTES, CHUNK_VALUES = 1024**2, 32 * 1024
+#: Rows taken at a time while features are made: long enough for the triangular solver to be fast.
+SLAB = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Features:
+    """One width, one reference, one set of centres: all that a block of fits shares.
+
+    Attributes
+    ----------
+    psi : (N_R, r) whitened features of the reference, in the working precision.
+    share : (N_R,) normalised event weights, or None when all are equal.
+    mean : (r,) Σ_R share ψ.
+    to_kernel : (r, r) a = to_kernel @ z gives the coefficients of the kernels.
+    s : (r, r) the matrix S of the penalty.
+    expected : N(R) of the nominal batch the whitening was made for.
+    penalty_n : λN of that batch.
+    """
+
+    width: float
+    penalty: float
+    centres: Floats
+    n_candidates: int
+    psi: Any
+    share: Any
+    mean: Floats
+    to_kernel: Any
+    s: Any
+    expected: float
+    penalty_n: float
+
+    @property
+    def rank(self) -> int:
+        """Number of features r."""
+        return int(self.psi.shape[1])
+
+    @property
+    def n_reference(self) -> int:
+        """Number of rows of the reference."""
+        return int(self.psi.shape[0])
+
+    def chunks(self, columns: int) -> Iterator[tuple[Any, Any]]:
+        """Yield (ψ, share) in row chunks that stay in cache while ``columns`` fits use them.
+
+        This is the only way the solver reads the reference, so that a later way of making the rows
+        (recomputed, or read from a file) need only yield the same chunks.
+        """
+        rows = max(256, min(CHUNK_BYTES // (4 * self.rank), CHUNK_VALUES // columns))
+        for start in range(0, self.n_reference, rows):
+            part = slice(start, start + rows)
+            yield self.psi[part, :], None if self.share is None else self.share[part]
+
+    def kernel_rows(self, x: Floats) -> Any:
+        """Kernel values of events against the centres, in the array library of the features."""
+        xp, where = array_namespace(self.psi), device(self.psi)
+        centres = xp.asarray(self.centres, device=where)
+        return gaussian(xp.asarray(x, device=where), centres, self.width)
+
+    def coefficients(self, z: Floats) -> Floats:
+        """Coefficients a of the kernels for whitened coefficients z."""
+        return np.asarray(self.to_kernel @ z)
+
+    def log_ratio(self, x: Floats, z: Floats) -> Floats:
+        """Evaluate f at any events, one column per column of z."""
+        return np.asarray(gaussian(x, self.centres, self.width) @ self.coefficients(z))
+
+    def log_ratio_reference(self, z: Floats) -> Floats:
+        """Evaluate f on the reference: (N_R,) or (N_R, T)."""
+        return np.asarray(self.psi @ z.astype(self.psi.dtype), dtype=np.float64)
+
+
+def prepare_bytes(n_reference: int, rank: int, n_candidates: int, itemsize: int) -> int:
+    """Peak memory of `prepare`: stored features, kernel of the candidates, r × r matrices."""
+    slab = min(SLAB, n_reference) * (rank * (8 + 8 + itemsize))
+    return n_reference * rank * itemsize + max(2 * 8 * n_candidates**2, 6 * 8 * rank**2 + slab)
+
+
+def prepare(
+    reference: Floats,
+    candidates: Floats,
+    width: float,
+    *,
+    penalty: float,
+    expected: float,
+    share: Floats | None = None,
+    precision: str = "float32",
+    memory: int = 4 * 1024**3,
+    reduce: bool = True,
+) -> Features:
+    """Reduce the candidate centres and make the whitened features of the reference.
+
+    Parameters
+    ----------
+    reference : (N_R, D) scaled reference.
+    candidates : (M, D) candidate centres.
+    width : σ.
+    penalty : λ.
+    expected : N(R) of a typical batch; batches with another one can be fitted too.
+    share : normalised event weights, None for equal ones.
+    memory : bytes that may be allocated; what needs more is refused beforehand.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(1).exponential(size=(5000, 1))
+    >>> prepare(x, x[:100], 0.7, penalty=1e-6, expected=500).rank < 40
+    True
+    """
+    dtype = np.dtype(precision)
+    n_reference, count = len(reference), len(candidates)
+    _refuse(prepare_bytes(n_reference, 1, count, dtype.itemsize), memory, f"{count} candidates")
+    centres = reduce_centres(candidates, width, penalty)
+    rank = centres.rank
+    _refuse(
+        prepare_bytes(n_reference, rank, count, dtype.itemsize),
+        memory,
+        f"the features of {n_reference} reference events at rank {rank} (width {width:g})",
+    )
+    psi = np.empty((n_reference, rank), dtype=dtype)
+    gram = np.zeros((rank, rank))
+    for part in _slabs(n_reference):
+        psi[part] = _phi(reference[part], centres, width)
+        rows = psi[part]
+        gram += rows.T @ (rows / n_reference if share is None else rows * _column(share[part], dtype))
+    penalty_n = penalty * (n_reference + expected)
+    h0 = gram * (expected / 2)
+    h0[np.diag_indices(rank)] += penalty_n
+    upper = cholesky(h0, f"the Hessian at f = 0 (width {width:g})")
+    upper_inv = solve_triangular(upper, np.eye(rank), lower=True, check_finite=False)
+    whiten = np.ascontiguousarray(upper_inv.T, dtype=dtype)
+    mean = np.zeros(rank)
+    for part in _slabs(n_reference):
+        rows = psi[part] @ whiten
+        psi[part] = rows
+        weights = np.full(len(rows), 1 / n_reference) if share is None else share[part]
+        mean += weights.astype(dtype) @ rows
+    return Features(
+        width=width,
+        penalty=penalty,
+        centres=centres.points,
+        n_candidates=count,
+        psi=psi,
+        share=None if share is None else share.astype(dtype),
+        mean=mean,
+        to_kernel=solve_triangular(centres.chol, upper_inv.T, lower=True, trans=1),
+        s=upper_inv @ upper_inv.T,
+        expected=expected,
+        penalty_n=penalty_n,
+    )
+
+
+def _phi(x: Floats, centres: Centres, width: float) -> Floats:
+    kernel = gaussian(x, centres.points, width)
+    return np.asarray(solve_triangular(centres.chol, kernel.T, lower=True, check_finite=False)).T
+
+
+def _slabs(n_rows: int) -> Iterator[slice]:
+    return (slice(start, start + SLAB) for start in range(0, n_rows, SLAB))
+
+
+def _column(values: Floats, dtype: np.dtype[Any]) -> NDArray[Any]:
+    return values.astype(dtype)[:, None]
+
+
+def _refuse(needed: int, budget: int, what: str) -> None:
+    if needed > budget:
+        raise MemoryBudgetError(needed, budget, what)

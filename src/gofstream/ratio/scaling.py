@@ -1,0 +1,225 @@
+"""Bring columns to a common scale, learnt on the reference and on nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gofstream.errors import ColumnError, EmptyError, FormatError, RangeError
+from gofstream.sample import Sample, drop_weightless
+
+Rule = Literal["zscore", "published"]
+
+# Kernel distances square these numbers in float32, which ends at 3e38: beyond 1e15 an event is
+# broken rather than far away.
+LARGEST = 1e15
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scaling:
+    """How columns become features: (column - shift) / scale.
+
+    An angle φ becomes two features, cos φ and sin φ, in its place.
+
+    Parameters
+    ----------
+    columns, periodic
+        The columns this was learnt on, and which of them are angles.
+    shift, scale
+        One number per feature.
+    rule
+        How they were found, see `Scaling.learn`.
+    """
+
+    columns: tuple[str, ...]
+    periodic: frozenset[str]
+    shift: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    rule: Rule
+
+    @classmethod
+    def learn(cls, reference: Sample, rule: Rule = "zscore") -> Scaling:
+        """Find shift and scale of every feature of the reference.
+
+        Parameters
+        ----------
+        reference
+            The sample of the nominal model. Its weights count as repeated rows would.
+        rule
+            "zscore": mean zero and spread one. "published", the rule of the code published with
+            the paper: features with a negative value as for "zscore"; else, if the largest is
+            above one, divided by the mean; else left alone. Under both, a constant feature is
+            moved to zero and not scaled.
+
+        Examples
+        --------
+        >>> scaling = Scaling.learn(Sample.from_array([1.0, 3.0]))
+        >>> scaling.shift, scaling.scale
+        (array([2.]), array([1.]))
+        """
+        counted = drop_weightless(reference)
+        if not len(counted):
+            raise EmptyError(
+                f"sample {reference.name!r} has no rows to learn a scaling from; give a reference "
+                "of at least two"
+            )
+        share = None if counted.weights is None else counted.share
+        # Rounding of the angle itself moves cos and sin by this much, which is not a spread.
+        rounding = 16 * float(np.finfo(counted.values.dtype).eps)
+        pairs = [
+            _shift_and_scale(feature, share, rule, rounding if angular else 0.0)
+            for feature, angular in _features(counted, reference.periodic)
+        ]
+        shift, scale = np.array(pairs).T
+        return cls(reference.columns, reference.periodic, _sealed(shift), _sealed(scale), rule)
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features, such as "cos phi" and "sin phi" for an angle "phi"."""
+        return tuple(
+            name
+            for column in self.columns
+            for name in (
+                (f"cos {column}", f"sin {column}") if column in self.periodic else (column,)
+            )
+        )
+
+    def apply(self, sample: Sample) -> NDArray[np.float64]:
+        """Scale the events of a sample.
+
+        Parameters
+        ----------
+        sample
+            Has the columns this was learnt on, in the same order.
+
+        Returns
+        -------
+        ndarray
+            Shape (rows, features).
+
+        Raises
+        ------
+        ColumnError
+            If the columns differ.
+        RangeError
+            If an event lies so far out that distances to it would overflow.
+
+        Examples
+        --------
+        >>> scaling = Scaling.learn(Sample.from_array([1.0, 3.0]))
+        >>> scaling.apply(Sample.from_array([2.0, 4.0])).ravel()
+        array([0., 2.])
+        """
+        if sample.columns != self.columns:
+            raise ColumnError(
+                f"sample {sample.name!r} has columns {sample.columns}, but the scaling was learnt "
+                f"on {self.columns}; reorder with gofstream.sample.match_columns"
+            )
+        scaled = np.empty((len(sample), len(self.shift)))
+        for j, (feature, _) in enumerate(_features(sample, self.periodic)):
+            scaled[:, j] = (feature - self.shift[j]) / self.scale[j]
+            far = np.abs(scaled[:, j]).max(initial=0.0)
+            if far > LARGEST:
+                row = int(np.abs(scaled[:, j]).argmax())
+                raise RangeError(
+                    f"sample {sample.name!r}, column {self.feature_names[j]!r}: the value "
+                    f"{feature[row]} at row {row} (counted from 0) is {far:.3g} after scaling, too "
+                    "far from the reference for float32 distances; drop or repair such events"
+                )
+        return scaled
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write as plain lists and strings, from which `from_dict` restores every bit."""
+        return {
+            "columns": list(self.columns),
+            "periodic": sorted(self.periodic),
+            "shift": self.shift.tolist(),
+            "scale": self.scale.tolist(),
+            "rule": self.rule,
+        }
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Scaling:
+        """Read what `to_dict` wrote.
+
+        Parameters
+        ----------
+        stored
+            The mapping, possibly by way of JSON.
+
+        Raises
+        ------
+        FormatError
+            If it is not a scaling.
+
+        Examples
+        --------
+        >>> scaling = Scaling.learn(Sample.from_array([1.0, 3.0]))
+        >>> Scaling.from_dict(scaling.to_dict()).to_dict() == scaling.to_dict()
+        True
+        """
+        try:
+            scaling = cls(
+                tuple(map(str, stored["columns"])),
+                frozenset(map(str, stored["periodic"])),
+                _sealed(np.array(stored["shift"], np.float64)),
+                _sealed(np.array(stored["scale"], np.float64)),
+                stored["rule"],
+            )
+            features = (len(scaling.feature_names),)
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError(
+                f"stored scaling cannot be read ({type(error).__name__}: {error}); the file is "
+                "damaged or not a gofstream model, so write it again"
+            ) from error
+        sound = (
+            scaling.rule in get_args(Rule)
+            and scaling.periodic <= set(scaling.columns)
+            and scaling.shift.shape == scaling.scale.shape == features
+            and bool(np.isfinite(scaling.shift).all() and np.isfinite(scaling.scale).all())
+            and bool((scaling.scale > 0).all())
+        )
+        if not sound:
+            raise FormatError(
+                f"stored scaling of columns {scaling.columns} contradicts itself (rule "
+                f"{scaling.rule!r}, {scaling.shift.size} shifts, {scaling.scale.size} scales for "
+                f"{features[0]} features); the file is damaged, so write it again"
+            )
+        return scaling
+
+
+def _features(
+    sample: Sample, periodic: frozenset[str]
+) -> Iterator[tuple[NDArray[np.float64], bool]]:
+    """Yield one feature after another, and whether it comes from an angle."""
+    for j, column in enumerate(sample.columns):
+        values = sample.values[:, j].astype(np.float64)
+        if column in periodic:
+            yield np.cos(values), True
+            yield np.sin(values), True
+        else:
+            yield values, False
+
+
+def _shift_and_scale(
+    feature: NDArray[np.float64], share: NDArray[np.float64] | None, rule: Rule, rounding: float
+) -> tuple[float, float]:
+    low, high = float(feature.min()), float(feature.max())
+    mean = float(np.average(feature, weights=share))
+    spread = float(np.sqrt(np.average((feature - mean) ** 2, weights=share)))
+    # The spread of numbers below 1e-160 underflows: nothing to divide by, as for a constant.
+    if high - low <= rounding or spread == 0:
+        return low, 1.0
+    if rule == "zscore" or low < 0:
+        return mean, spread
+    return (0.0, mean) if high > 1 else (0.0, 1.0)
+
+
+def _sealed(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    array = np.ascontiguousarray(array)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,605 @@
+"""Samples of events, and every check of data that come from outside.
+
+Past this module arrays are real, finite, read-only and have named columns: nothing further down
+checks again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gofstream.errors import (
+    ColumnError,
+    DtypeError,
+    EmptyError,
+    GofstreamWarning,
+    InputError,
+    NonFiniteError,
+    RangeError,
+    WeightError,
+    nearest_names,
+)
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+# Below this many reference rows per data row the noise of the reference is felt in t.
+ROWS_PER_EVENT = 5
+_DIGEST_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Events as rows of named columns, with optional weights.
+
+    The arrays are private read-only copies, so a sample never changes. `Sample.from_array` and
+    `Sample.from_columns` are the usual ways to make one. A sample may have no rows: a Poisson
+    batch can be empty.
+
+    Parameters
+    ----------
+    values
+        Shape (rows, columns). float32 is kept; other real types become float64.
+    columns
+        One name per column.
+    weights
+        One non-negative weight per row, or None if every row counts the same.
+    units
+        Units of some or all columns.
+    periodic
+        Columns that are angles in radians.
+    name
+        What error messages call this sample.
+
+    Examples
+    --------
+    >>> sample = Sample.from_array([[1.0, 0.2], [2.0, 0.4]], ["pt", "phi"], periodic=["phi"])
+    >>> len(sample), sample.columns
+    (2, ('pt', 'phi'))
+    """
+
+    values: NDArray[np.floating[Any]]
+    columns: tuple[str, ...]
+    weights: NDArray[np.float64] | None = None
+    units: Mapping[str, str] = field(default_factory=dict)
+    periodic: frozenset[str] = frozenset()
+    name: str = "sample"
+
+    def __post_init__(self) -> None:
+        """Check everything and keep copies of the arrays."""
+        _seal(self, copy=True)
+
+    def __reduce__(self) -> tuple[type[Sample], tuple[object, ...]]:
+        """Rebuild through the constructor: arrays sent to a worker would arrive writable."""
+        return Sample, (
+            self.values,
+            self.columns,
+            self.weights,
+            dict(self.units),
+            self.periodic,
+            self.name,
+        )
+
+    @classmethod
+    def from_array(
+        cls,
+        values: ArrayLike,
+        columns: Sequence[str] | None = None,
+        *,
+        weights: ArrayLike | None = None,
+        units: Mapping[str, str] | None = None,
+        periodic: Iterable[str] = (),
+        name: str = "sample",
+    ) -> Sample:
+        """Make a sample from a matrix of events, or from one column of numbers.
+
+        Parameters
+        ----------
+        values
+            Shape (rows, columns); a one-dimensional array is one column.
+        columns
+            Column names; by default x0, x1, ..., or x for a single column.
+        weights, units, periodic, name
+            As for `Sample`.
+
+        Examples
+        --------
+        >>> Sample.from_array([3.0, 1.0, 2.0]).columns
+        ('x',)
+        """
+        matrix = _real(values, f"sample {name!r}")
+        if matrix.ndim == 1:
+            matrix = matrix[:, np.newaxis]
+        if columns is None:
+            width = matrix.shape[1] if matrix.ndim == 2 else 0
+            columns = ("x",) if width == 1 else tuple(f"x{j}" for j in range(width))
+        return _sample(matrix, columns, weights, units, periodic, name, copy=True)
+
+    @classmethod
+    def from_columns(
+        cls,
+        columns: Mapping[str, ArrayLike],
+        *,
+        weights: ArrayLike | None = None,
+        units: Mapping[str, str] | None = None,
+        periodic: Iterable[str] = (),
+        name: str = "sample",
+    ) -> Sample:
+        """Make a sample from one array per column.
+
+        Parameters
+        ----------
+        columns
+            One-dimensional arrays of one length, by column name.
+        weights, units, periodic, name
+            As for `Sample`.
+
+        Examples
+        --------
+        >>> Sample.from_columns({"pt": [1, 2], "eta": [0.5, -0.5]}).values.tolist()
+        [[1.0, 0.5], [2.0, -0.5]]
+        """
+        arrays = {
+            key: _real(given, f"sample {name!r}, column {key!r}") for key, given in columns.items()
+        }
+        for key, array in arrays.items():
+            if array.ndim != 1:
+                raise InputError(
+                    f"sample {name!r}, column {key!r}: expected a one-dimensional array, got shape "
+                    f"{array.shape}; give each component a column of its own"
+                )
+        lengths = {key: len(array) for key, array in arrays.items()}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{key!r} has {length}" for key, length in lengths.items())
+            raise ColumnError(
+                f"sample {name!r}: columns differ in number of rows ({listed}); every column needs "
+                "one value per event"
+            )
+        rows = next(iter(lengths.values()), 0)
+        values = np.empty((rows, len(arrays)), np.result_type(np.float32, *arrays.values()))
+        for j, array in enumerate(arrays.values()):
+            values[:, j] = array
+        return _sample(values, tuple(arrays), weights, units, periodic, name, copy=False)
+
+    def __len__(self) -> int:
+        """Count the events."""
+        return len(self.values)
+
+    @property
+    def share(self) -> NDArray[np.float64]:
+        """The part of the whole each event stands for: weights that sum to one."""
+        if self.weights is None:
+            return np.full(len(self), 1 / max(len(self), 1))
+        if not len(self):
+            return np.empty(0)
+        # Dividing by the largest first keeps the sum of huge weights finite.
+        scaled = self.weights / self.weights.max()
+        return np.asarray(scaled / scaled.sum(), np.float64)
+
+    def digest(self) -> str:
+        """SHA-256, in hex, of what the numbers are: columns, angles, values and weights.
+
+        Neither the stored precision, nor the name, nor the units enter. The order of rows and
+        columns does.
+
+        Examples
+        --------
+        >>> single = Sample.from_array(np.float32([0.5, 1.5]))
+        >>> single.digest() == Sample.from_array([0.5, 1.5]).digest()
+        True
+        """
+        angular = [column in self.periodic for column in self.columns]
+        header = [self.columns, angular, len(self), self.weights is not None]
+        sha = hashlib.sha256(json.dumps(header).encode())
+        for array in (self.values,) if self.weights is None else (self.values, self.weights):
+            for start in range(0, len(self), _DIGEST_ROWS):
+                # Adding zero turns -0.0 into 0.0: equal numbers must have equal bytes.
+                block = array[start : start + _DIGEST_ROWS].astype("<f8") + 0.0
+                sha.update(block.astype("<f8").tobytes())
+        return sha.hexdigest()
+
+    def take(
+        self,
+        rows: slice | NDArray[np.integer[Any]] | NDArray[np.bool_],
+        name: str | None = None,
+    ) -> Sample:
+        """Keep some of the rows.
+
+        Parameters
+        ----------
+        rows
+            A slice, row numbers or a mask.
+        name
+            Name of the new sample; by default the name of this one.
+
+        Examples
+        --------
+        >>> Sample.from_array([3.0, 1.0, 2.0]).take(np.array([2, 0])).values.ravel().tolist()
+        [2.0, 3.0]
+        """
+        weights = None if self.weights is None else self.weights[rows]
+        # Rows of a sealed array: either a fresh copy or a view nobody can write through.
+        return _sample(
+            self.values[rows],
+            self.columns,
+            weights,
+            self.units,
+            self.periodic,
+            self.name if name is None else name,
+            copy=False,
+        )
+
+
+def check_reference(reference: Sample) -> None:
+    """Refuse a reference too small to learn from, and warn of columns that never vary in it.
+
+    Parameters
+    ----------
+    reference
+        The sample of the nominal model.
+
+    Raises
+    ------
+    EmptyError
+        If fewer than two rows have a weight above zero.
+
+    Warns
+    -----
+    GofstreamWarning
+        Once for each constant column.
+
+    Examples
+    --------
+    >>> check_reference(Sample.from_array([0.3, 1.2, 0.7], name="reference"))
+    """
+    rows = len(drop_weightless(reference))
+    if rows < 2:
+        found = "no rows" if rows == 0 else "only one row"
+        counted = "" if rows == len(reference) else " with a weight above zero"
+        raise EmptyError(
+            f"sample {reference.name!r} has {found}{counted}; a reference needs at least two, and "
+            f"{ROWS_PER_EVENT} times as many as the data to be of use"
+        )
+    for column in constant_columns(reference):
+        warnings.warn(
+            f"sample {reference.name!r}, column {column!r}: every reference event has the same "
+            "value, so the column is kept unscaled; drop it if it carries no information",
+            GofstreamWarning,
+            stacklevel=2,
+        )
+
+
+def check_data(batches: Sequence[Sample], reference: Sample) -> list[Sample]:
+    """Make batches ready to be compared with a reference.
+
+    Parameters
+    ----------
+    batches
+        The data. Single batches may be empty, but not all of them.
+    reference
+        The sample of the nominal model.
+
+    Returns
+    -------
+    list of Sample
+        The batches, each with the columns of the reference in the order of the reference.
+
+    Raises
+    ------
+    EmptyError
+        If there is no event at all.
+    WeightError
+        If a batch carries weights.
+    ColumnError
+        If a batch lacks a column of the reference, or gives it in another unit.
+
+    Warns
+    -----
+    GofstreamWarning
+        If the reference is small beside the data, or if data vary where the reference does not.
+
+    Examples
+    --------
+    >>> reference = Sample.from_columns({"a": np.arange(10.0), "b": np.arange(10.0)})
+    >>> batch = Sample.from_columns({"b": [2.0], "a": [1.0]}, name="batch 1")
+    >>> check_data([batch], reference)[0].values.tolist()
+    [[1.0, 2.0]]
+    """
+    events = sum(len(batch) for batch in batches)
+    if events == 0:
+        raise EmptyError(
+            f"the data have no rows ({len(batches)} batches, none with an event); give at least "
+            "one batch that is not empty, and check any selection made before"
+        )
+    for batch in batches:
+        if batch.weights is not None:
+            raise WeightError(
+                f"sample {batch.name!r}: data cannot carry event weights, since each observed "
+                "event counts once; drop the weights, or draw events in proportion to them to "
+                "make an unweighted data set from a simulated one"
+            )
+    matched = [match_columns(batch, reference) for batch in batches]
+    if len(reference) < ROWS_PER_EVENT * events:
+        warnings.warn(
+            f"sample {reference.name!r} has {len(reference)} rows for {events} data events, fewer "
+            f"than {ROWS_PER_EVENT} for each: its own fluctuations will show in the test; use a "
+            f"reference of at least {ROWS_PER_EVENT * events} rows",
+            GofstreamWarning,
+            stacklevel=2,
+        )
+    counted = drop_weightless(reference)
+    for column in constant_columns(counted):
+        for batch in matched:
+            _warn_if_varied(batch, column, counted)
+    return matched
+
+
+def match_columns(data: Sample, reference: Sample) -> Sample:
+    """Give data the columns of the reference, in its order.
+
+    Columns that the reference does not have are left out. Which columns are angles is for the
+    reference to say.
+
+    Parameters
+    ----------
+    data, reference
+        The sample to reorder, and the one to follow.
+
+    Returns
+    -------
+    Sample
+        `data` itself if there was nothing to change.
+
+    Raises
+    ------
+    ColumnError
+        If a column is missing, or has different units in the two samples.
+    """
+    missing = [column for column in reference.columns if column not in data.columns]
+    if missing:
+        hints = "; ".join(f"{c!r} ({nearest_names(c, data.columns)})" for c in missing)
+        raise ColumnError(
+            f"sample {data.name!r} lacks columns of sample {reference.name!r}: {hints}; rename or "
+            "add them, or leave them out of the reference"
+        )
+    for column in reference.columns:
+        here, there = data.units.get(column), reference.units.get(column)
+        if here is not None and there is not None and here != there:
+            raise ColumnError(
+                f"sample {data.name!r}, column {column!r} is in {here!r}, but in {there!r} in "
+                f"sample {reference.name!r}; convert one of them"
+            )
+    if (data.columns, data.periodic) == (reference.columns, reference.periodic):
+        return data
+    order = [data.columns.index(column) for column in reference.columns]
+    units = {column: unit for column, unit in data.units.items() if column in reference.columns}
+    return _sample(
+        data.values[:, order],
+        reference.columns,
+        data.weights,
+        units,
+        reference.periodic,
+        data.name,
+        copy=False,
+    )
+
+
+def constant_columns(reference: Sample) -> tuple[str, ...]:
+    """Name the columns in which all events that count have one value.
+
+    Parameters
+    ----------
+    reference
+        The sample to look at; rows of weight zero are passed over.
+
+    Examples
+    --------
+    >>> constant_columns(Sample.from_columns({"a": [1, 2], "b": [3, 3]}))
+    ('b',)
+    """
+    values = drop_weightless(reference).values
+    if not len(values):
+        return ()
+    same = values.min(axis=0) == values.max(axis=0)
+    return tuple(column for column, flag in zip(reference.columns, same, strict=True) if flag)
+
+
+def drop_weightless(sample: Sample) -> Sample:
+    """Leave out rows of weight zero, which stand for no event.
+
+    Parameters
+    ----------
+    sample
+        Any sample; it is returned as it is if every row counts.
+    """
+    if sample.weights is None or not len(sample) or sample.weights.min() > 0:
+        return sample
+    return sample.take(sample.weights > 0)
+
+
+def _warn_if_varied(batch: Sample, column: str, reference: Sample) -> None:
+    """Report data that differ from the only value the reference has in a column."""
+    j = reference.columns.index(column)
+    value = reference.values[0, j]
+    # The coarser precision decides: 0.1 read as float32 is not 0.1 read as float64.
+    coarse = min(batch.values.dtype, value.dtype, key=lambda dtype: dtype.itemsize)
+    different = np.flatnonzero(batch.values[:, j].astype(coarse) != value.astype(coarse))
+    if len(different):
+        warnings.warn(
+            f"sample {batch.name!r}, column {column!r}: {len(different)} of {len(batch)} events "
+            f"differ from {value}, the only value in the reference, first at row {different[0]}; "
+            "the reference cannot describe them, so check how they were made",
+            GofstreamWarning,
+            stacklevel=3,
+        )
+
+
+def _sample(
+    values: NDArray[np.floating[Any]],
+    columns: Sequence[str],
+    weights: ArrayLike | None,
+    units: Mapping[str, str] | None,
+    periodic: Iterable[str],
+    name: str,
+    *,
+    copy: bool,
+) -> Sample:
+    """Build a sample; without `copy`, from an array that nobody else can write."""
+    sample = object.__new__(Sample)
+    given = (values, columns, weights, units or {}, periodic, name)
+    for key, content in zip(Sample.__dataclass_fields__, given, strict=True):
+        object.__setattr__(sample, key, content)
+    _seal(sample, copy=copy)
+    return sample
+
+
+def _seal(sample: Sample, *, copy: bool) -> None:
+    """Check all fields of a sample and replace them by read-only ones: the one gate."""
+    where = f"sample {sample.name!r}"
+    # `copy=None` copies only where type or memory order call for it.
+    values = np.array(_real(sample.values, where), order="C", copy=True if copy else None)
+    columns = _names(sample.columns)
+    periodic = frozenset(_names(sample.periodic))
+    _check_columns(values, columns, where)
+    for kind, named in (("unit", sample.units), ("periodic", sorted(periodic))):
+        for column in named:
+            if column not in columns:
+                raise ColumnError(
+                    f"{where}: {kind} given for unknown column {column!r}; "
+                    f"{nearest_names(column, columns)}"
+                )
+    _check_values(values, columns, where)
+    values.flags.writeable = False
+    weights = sample.weights
+    if weights is not None:
+        weights = np.array(_real(weights, f"{where}, weights"), np.float64)
+        _check_weights(weights, len(values), where)
+        weights.flags.writeable = False
+    sealed = {
+        "values": values,
+        "columns": columns,
+        "weights": weights,
+        "units": MappingProxyType(dict(sample.units)),
+        "periodic": periodic,
+    }
+    for key, content in sealed.items():
+        object.__setattr__(sample, key, content)
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    """Take a lone string for one name, not for a series of letters."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _real(values: ArrayLike, where: str) -> NDArray[np.floating[Any]]:
+    """Read anything array-like as float32 or float64, or say why it is not real numbers."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise DtypeError(
+            f"{where}: {np.ma.getmaskarray(values).sum()} entries are masked; fill them or drop "
+            "the events first"
+        )
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DtypeError(
+            f"{where}: cannot be read as an array of numbers ({error}); every event needs the same "
+            "number of values"
+        ) from error
+    if array.dtype.kind not in "biuf":
+        ways_out = {
+            "c": "use real and imaginary parts, or modulus and phase, as columns",
+            "V": "pass the fields to Sample.from_columns",
+            "M": "convert times to seconds",
+            "m": "convert times to seconds",
+        }
+        way_out = ways_out.get(array.dtype.kind, "convert with .astype(float) after checking why")
+        raise DtypeError(f"{where}: dtype {array.dtype} is not a real number type; {way_out}")
+    single = array.dtype.kind == "f" and array.dtype.itemsize == 4
+    # A long double beyond float64 becomes inf here, which is reported as such further on.
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32 if single else np.float64, copy=False)
+
+
+def _check_columns(values: NDArray[np.floating[Any]], columns: tuple[str, ...], where: str) -> None:
+    if values.ndim != 2:
+        raise InputError(
+            f"{where}: expected shape (rows, columns), got {values.shape}; give one row per event"
+        )
+    if not all(isinstance(column, str) for column in columns):
+        raise ColumnError(f"{where}: column names must be strings, got {columns!r}; convert them")
+    duplicates = sorted({column for column in columns if columns.count(column) > 1})
+    if duplicates:
+        raise ColumnError(
+            f"{where}: duplicated column names {', '.join(map(repr, duplicates))}; rename or drop "
+            "all but one of each"
+        )
+    if values.shape[1] != len(columns):
+        raise ColumnError(
+            f"{where}: {values.shape[1]} columns of values but {len(columns)} names "
+            f"({', '.join(map(repr, columns))}); give one name per column"
+        )
+    if not columns:
+        raise ColumnError(f"{where}: there are no columns; give at least one")
+
+
+def _check_values(values: NDArray[np.floating[Any]], columns: tuple[str, ...], where: str) -> None:
+    if not len(values):
+        return
+    # The extremes of a column tell whether all is well without a temporary the size of the data.
+    with np.errstate(invalid="ignore"):
+        largest = np.maximum(values.max(axis=0), -values.min(axis=0))
+    for column, extreme, j in zip(columns, largest, range(len(columns)), strict=True):
+        if not np.isfinite(extreme):
+            bad = np.flatnonzero(~np.isfinite(values[:, j]))
+            raise NonFiniteError(
+                f"{where}, column {column!r}: {len(bad)} of {len(values)} values are not finite, "
+                f"the first is {values[bad[0], j]} at row {bad[0]} (counted from 0); drop or "
+                "repair these events"
+            )
+        if extreme > FLOAT32_MAX:
+            bad = np.flatnonzero(np.abs(values[:, j]) > FLOAT32_MAX)
+            raise RangeError(
+                f"{where}, column {column!r}: {len(bad)} of {len(values)} values overflow float32, "
+                f"the first is {values[bad[0], j]} at row {bad[0]} (counted from 0); use a larger "
+                "unit, or drop events that hold a filler value"
+            )
+
+
+def _check_weights(weights: NDArray[np.float64], rows: int, where: str) -> None:
+    if weights.shape != (rows,):
+        raise WeightError(
+            f"{where}: weights of shape {weights.shape} for {rows} rows; give one weight per row"
+        )
+    bad = np.flatnonzero(~np.isfinite(weights))
+    if len(bad):
+        raise WeightError(
+            f"{where}: {len(bad)} of {rows} weights are not finite, the first is {weights[bad[0]]} "
+            f"at row {bad[0]} (counted from 0); drop or repair these events"
+        )
+    if not rows:
+        return
+    size = np.abs(weights).max()
+    if size == 0:
+        raise WeightError(
+            f"{where}: all {rows} weights are zero, so they sum to zero; check where they come "
+            "from, or leave them out to count every row the same"
+        )
+    negative = np.flatnonzero(weights < 0)
+    if len(negative):
+        scaled = weights / size
+        effective = scaled.sum() ** 2 / (scaled**2).sum()
+        share = np.abs(scaled[negative]).sum() / np.abs(scaled).sum()
+        raise WeightError(
+            f"{where}: {len(negative)} of {rows} weights are negative ({len(negative) / rows:.2%} "
+            f"of events, {share:.2%} of the total |weight|), first at row {negative[0]} (counted "
+            f"from 0); the effective sample size is {effective:.1f} of {rows}. A density ratio "
+            "needs positive weights: resample to positive weights, merge each negative event with "
+            "its neighbours, or generate without negative weights"
+        )
