@@ -19,7 +19,7 @@ REACH = 3.0
 #: Residual variances, in units of λ, at which the reduction stops (see `reduce_centres`).
 FINE, COARSE = 1e-6, 1e-2
 #: Models up to this rank are reduced with the fine tolerance only.
-FINE_RANK = 400
+FINE_RANK = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def reduce_centres(candidates: Floats, width: float, penalty: float) -> Centres:
     The pivots are nested: each is the candidate least well represented by those before it, and
     its residual variance bounds the square of every function of unit norm that is dropped. A
     function of norm one costs λN/2 in J, so the residual is compared with λ: small models (rank
-    up to 400) go down to 1e-6 λ, where nothing that double precision could tell is lost; beyond
+    up to 200) go down to 1e-6 λ, where nothing that double precision could tell is lost; beyond
     that the cost grows with the rank, and pivots below 1e-2 λ are dropped.
     """
     size = len(candidates)
@@ -91,7 +91,9 @@ def reduce_centres(candidates: Floats, width: float, penalty: float) -> Centres:
     return Centres(candidates[pivots[:rank] - 1], np.ascontiguousarray(chol), size)
 
 
-def uncovered(events: Floats, centres: Floats, width: float, *, rows: int = 4096) -> NDArray[np.bool_]:
+def uncovered(
+    events: Floats, centres: Floats, width: float, *, rows: int = 4096
+) -> NDArray[np.bool_]:
     """Which events lie farther than three widths from every centre, where f cannot see them."""
     limit = -(REACH**2) / 2
     missed = np.empty(len(events), dtype=bool)

@@ -41,7 +41,7 @@ class Features:
     psi : (N_R, r) whitened features of the reference, in the working precision.
     share : (N_R,) normalised event weights, or None when all are equal.
     mean : (r,) Σ_R share ψ.
-    to_kernel : (r, r) a = to_kernel @ z gives the coefficients of the kernels.
+    to_kernel : (r, r) upper triangular; a = to_kernel @ z gives the coefficients of the kernels.
     s : (r, r) the matrix S of the penalty.
     expected : N(R) of the nominal batch the whitening was made for.
     penalty_n : λN of that batch.
@@ -151,7 +151,9 @@ def prepare(
     for part in _slabs(n_reference):
         psi[part] = _phi(reference[part], centres, width)
         rows = psi[part]
-        gram += rows.T @ (rows / n_reference if share is None else rows * _column(share[part], dtype))
+        gram += rows.T @ (
+            rows / n_reference if share is None else rows * _column(share[part], dtype)
+        )
     penalty_n = penalty * (n_reference + expected)
     h0 = gram * (expected / 2)
     h0[np.diag_indices(rank)] += penalty_n
@@ -172,7 +174,9 @@ def prepare(
         psi=psi,
         share=None if share is None else share.astype(dtype),
         mean=mean,
-        to_kernel=solve_triangular(centres.chol, upper_inv.T, lower=True, trans=1),
+        to_kernel=np.asfortranarray(
+            solve_triangular(centres.chol, upper_inv.T, lower=True, trans=1)
+        ),
         s=upper_inv @ upper_inv.T,
         expected=expected,
         penalty_n=penalty_n,

@@ -33,7 +33,7 @@ def cholesky(matrix: NDArray[np.float64], what: str) -> NDArray[np.float64]:
                     GofstreamWarning,
                     stacklevel=2,
                 )
-            return factor
+            return np.asarray(factor, dtype=np.float64)
     raise NumericalError(
         f"{what} has no Cholesky factor, even after adding 1e-6 of its mean diagonal. "
         "Use a larger penalty, fewer centres, or check the inputs for absurd values."

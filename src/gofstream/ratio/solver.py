@@ -1,7 +1,7 @@
 """The block solver: minimise J (METHOD §2) for T batches at once against one shared reference.
 
-J = J_R + J_D + penalty. Each pass over the reference gives the gradient of J_R at the current point.
-Since log(1+e^f) has curvature at most ¼, and the curvature of Σ_R w f²/8 is known once and for all,
+J = J_R + J_D + penalty. Each pass over the reference gives the gradient of J_R at one point. Since
+log(1+e^f) has curvature at most ¼, and that of Σ_R w f²/8 is known once and for all,
 
     J_R(z) ≤ J_R(z_k) + ∇J_R(z_k)·(z - z_k) + ½ (z - z_k)ᵀ C (z - z_k)
 
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device, to_device
 from numpy.typing import NDArray
+from scipy.linalg import blas
 
 from gofstream.errors import MemoryBudgetError
 from gofstream.ratio.centres import REACH
@@ -29,6 +30,8 @@ from gofstream.ratio.features import Features
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
+#: Up to this rank the rows of the data are whitened (see `_Rows`).
+WHITEN_RANK = 1000
 #: Depth of the Anderson mixing.
 DEPTH = 5
 #: A gradient norm, relative to the one at f = 0, at which a fit has converged.
@@ -110,27 +113,81 @@ def fit(
     return _minimise(block, tolerance, max_passes)
 
 
+class _Rows:
+    """The data of each batch as rows ψ(x), so that f = ψ(x)·z.
+
+    Models of moderate rank whiten the rows once, in double precision, and keep them in the working
+    precision. For large ones the n r² of that would cost more than the fit: they keep raw kernel
+    rows and map z to their coefficients. Those are large and alternate in sign, so raw rows stay
+    in double precision.
+    """
+
+    def __init__(self, features: Features, kernels: list[Any]) -> None:
+        self.xp, self.device = array_namespace(features.psi), device(features.psi)
+        self.to_kernel: Floats | None = None
+        if features.rank <= WHITEN_RANK:
+            whitened = [_times_upper(kernel, features.to_kernel) for kernel in kernels]
+            self.rows = [self.xp.astype(rows, features.psi.dtype) for rows in whitened]
+        else:
+            self.rows, self.to_kernel = kernels, to_numpy(features.to_kernel)
+        self.transposed = [self.xp.matrix_transpose(rows) for rows in self.rows]
+
+    def _coefficients(self, z: Floats) -> Any:
+        if self.to_kernel is not None:
+            z = self.to_kernel @ z
+        return self.xp.asarray(z, dtype=self.rows[0].dtype, device=self.device)
+
+    def _whiten(self, pulled: list[Any]) -> Floats:
+        stacked = np.stack([to_numpy(p) for p in pulled], axis=1).astype(np.float64)
+        return stacked if self.to_kernel is None else self.to_kernel.T @ stacked
+
+    def values(self, z: Floats, who: Indices) -> list[Any]:
+        """Evaluate f on the events of each batch."""
+        coefficients = self._coefficients(z)
+        return [self.rows[i] @ coefficients[:, k] for k, i in enumerate(who)]
+
+    def pull(self, values: list[Any], who: Indices) -> Floats:
+        """Σ_D values ψ for each batch."""
+        return self._whiten([self.transposed[i] @ v for i, v in zip(who, values, strict=True)])
+
+    def curvature(self, p: Floats, weights: list[Any], who: Indices) -> tuple[Floats, list[Any]]:
+        """Σ_D weights ψ (ψ·p) for each batch, and ψ·p itself."""
+        coefficients = self._coefficients(p)
+        values, pulled = [], []
+        for k, i in enumerate(who):  # both products of a batch while its rows are in cache
+            values.append(self.rows[i] @ coefficients[:, k])
+            pulled.append(self.transposed[i] @ (weights[k] * values[k]))
+        return self._whiten(pulled), values
+
+
+def _times_upper(rows: Any, upper: Any) -> Any:
+    """Multiply rows by an upper triangular matrix, at half the cost where BLAS can be called."""
+    if isinstance(rows, np.ndarray) and len(rows):
+        return blas.dtrmm(1.0, upper, rows.T, side=0, lower=0, trans_a=1, overwrite_b=1).T
+    return rows @ upper
+
+
 class _Block:
     """J for a block of batches: the reference shared, the data of each on its own.
 
     Small state (r × T) lives in numpy in double precision; what is proportional to the number of
     events lives in the array library of the features. ``who`` says which batches the columns of an
-    argument stand for. Kernel rows of the data stay raw and in double precision: whitening them
-    would cost n r², and raw rows times large, alternating coefficients lose too many digits in
-    single precision.
+    argument stand for.
     """
 
     def __init__(self, features: Features, batches: Sequence[Floats], expected: Floats) -> None:
         self.features = features
         self.xp = array_namespace(features.psi)
         self.device = device(features.psi)
+        self.s = to_numpy(features.s)
         self.expected = expected
         self.penalty_n = features.penalty * (features.n_reference + expected)
-        self.rows = [features.kernel_rows(batch) for batch in batches]
-        self.uncovered = np.array([self._count_uncovered(rows) for rows in self.rows])
+        kernels = [features.kernel_rows(batch) for batch in batches]
+        self.uncovered = np.array([self._count_uncovered(rows) for rows in kernels])
+        self.data = _Rows(features, kernels)
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.expected)
 
     def _count_uncovered(self, rows: Any) -> int:
         if not rows.shape[0]:
@@ -170,32 +227,13 @@ class _Block:
     # -- the data -----------------------------------------------------------------------------
 
     def data_values(self, z: Floats, who: Indices) -> list[Any]:
-        """f on the events of each batch."""
-        coefficients = self._kernel_coefficients(z)
-        return [self.rows[i] @ coefficients[:, k] for k, i in enumerate(who)]
+        """Evaluate f on the events of each batch."""
+        return self.data.values(z, who)
 
     def data_gradient(self, z: Floats, values: list[Any], who: Indices) -> Floats:
         """∇(J_D + penalty) at z, where f on the data is ``values``."""
-        pulled = [self._transpose(i) @ misfit(f) for i, f in zip(who, values, strict=True)]
-        return (self.features.s @ z) * self.penalty_n[who] - self._whiten(pulled)
-
-    def data_curvature(self, p: Floats, curvature: list[Any], who: Indices) -> tuple[Floats, list[Any]]:
-        """Hessian of J_D times p, and p's own f on the data."""
-        coefficients = self._kernel_coefficients(p)
-        values, pulled = [], []
-        for k, i in enumerate(who):  # both products of a batch while its rows are in cache
-            values.append(self.rows[i] @ coefficients[:, k])
-            pulled.append(self._transpose(i) @ (curvature[k] * values[k]))
-        return self._whiten(pulled), values
-
-    def _kernel_coefficients(self, z: Floats) -> Any:
-        return self.xp.asarray(self.features.to_kernel @ z, device=self.device)
-
-    def _whiten(self, pulled: list[Any]) -> Floats:
-        return np.asarray(self.features.to_kernel.T @ np.stack([to_numpy(v) for v in pulled], axis=1))
-
-    def _transpose(self, index: int) -> Any:
-        return self.xp.matrix_transpose(self.rows[index])
+        pulled = self.data.pull([misfit(f) for f in values], who)
+        return np.asarray((self.s @ z) * self.penalty_n[who] - pulled)
 
     # -- the bound ----------------------------------------------------------------------------
 
@@ -222,11 +260,13 @@ class _Block:
             now = who[live]
             move = z[:, live] - z0[:, live]
             gradient = self.data_gradient(z[:, live], [values[k] for k in live], now)
-            gradient += slope[:, live] + alpha[live] * move + beta[live] * (self.features.s @ move)
+            gradient += slope[:, live] + alpha[live] * move + beta[live] * (self.s @ move)
             step, change = self.newton_step(
                 gradient, [values[k] for k in live], alpha[live], beta[live], LINEAR, now
             )
-            largest = np.array([float(self.xp.max(self.xp.abs(c))) if c.shape[0] else 0.0 for c in change])
+            largest = np.array(
+                [float(self.xp.max(self.xp.abs(c))) if c.shape[0] else 0.0 for c in change]
+            )
             # The curvature of log(1+e^-f) changes by a factor e^|Δf| at most. With m the largest
             # |Δf| a full step cannot raise the bound for m ≤ 1, nor log(1+m)/m of one for any m.
             length = np.where(largest <= 1, 1.0, np.log1p(largest) / np.maximum(largest, 1.0))
@@ -262,8 +302,8 @@ class _Block:
             if not len(live):
                 break
             p = direction[:, live]
-            image, p_values = self.data_curvature(p, [curvature[k] for k in live], who[live])
-            image += alpha[live] * p + beta[live] * (self.features.s @ p)
+            image, p_values = self.data.curvature(p, [curvature[k] for k in live], who[live])
+            image += alpha[live] * p + beta[live] * (self.s @ p)
             length = size[live] / np.sum(p * image, axis=0)
             for k, v, part in zip(live, p_values, length, strict=True):
                 change[k] = change[k] + part * v
@@ -420,7 +460,7 @@ def _find_targets(block: _Block, paths: list[_Path], live: Indices) -> None:
 
 
 def to_numpy(array: Any) -> NDArray[Any]:
-    """The numbers of any array library as a numpy array."""
+    """Give the numbers of any array library as a numpy array."""
     if isinstance(array, np.ndarray):
         return array
     return np.from_dlpack(to_device(array, "cpu"))

@@ -1,1 +1,1 @@
-
+"""Pictures and reports."""

@@ -1,0 +1,215 @@
+"""What is kept of a batch: its log ratio f, and the aggregate F of many."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from gofstream.errors import FormatError
+from gofstream.ratio.kernel import gaussian
+from gofstream.ratio.scaling import Scaling
+from gofstream.sample import Sample
+from gofstream.settings import Settings
+
+Floats = NDArray[np.float64]
+
+FORMAT = "gofstream.log-ratio"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogRatio:
+    """f(x) = Σ_j a_j k_σ(x, c_j), learnt from one batch against one reference.
+
+    Attributes
+    ----------
+    centres : (r, D) in scaled units.
+    coefficients : (r,) the a_j.
+    width : σ, in scaled units.
+    expected : N_i(R), the events the nominal model predicts for the batch.
+    scaling : how events become scaled units.
+    settings : the settings of the study.
+    reference : digest of the reference.
+    converged : whether the fit did.
+    """
+
+    centres: Floats
+    coefficients: Floats
+    width: float
+    expected: float
+    scaling: Scaling
+    settings: Settings
+    reference: str
+    converged: bool
+
+    def __call__(self, events: Sample) -> Floats:
+        """Evaluate f at events given in the user's columns and units."""
+        return self.scaled(self.scaling.apply(events))
+
+    def scaled(self, x: Floats) -> Floats:
+        """Evaluate f at events already scaled."""
+        return np.asarray(gaussian(x, self.centres, self.width) @ self.coefficients)
+
+    def to_bytes(self) -> bytes:
+        """Write as safetensors: two tensors, and everything else as JSON in the metadata."""
+        tensors = {"centres": self.centres, "coefficients": self.coefficients}
+        about = {
+            "width": self.width,
+            "expected": self.expected,
+            "scaling": self.scaling.to_dict(),
+            "settings": self.settings.model_dump(mode="json"),
+            "reference": self.reference,
+            "converged": self.converged,
+        }
+        text = json.dumps(about, sort_keys=True)
+        metadata = {
+            "format": FORMAT,
+            "version": str(VERSION),
+            "about": text,
+            "sha256": _seal(tensors, text),
+        }
+        return save({k: np.ascontiguousarray(v) for k, v in tensors.items()}, metadata)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> LogRatio:
+        """Read what `to_bytes` wrote.
+
+        Raises
+        ------
+        FormatError
+            If the bytes are damaged, foreign, or of a newer version.
+        """
+        try:
+            tensors = load(data)
+            metadata = _metadata(data)
+        except (SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise FormatError(f"not a readable safetensors model ({error})") from error
+        if metadata.get("format") != FORMAT:
+            raise FormatError(f"not a {FORMAT} file: its format is {metadata.get('format')!r}")
+        if metadata.get("version") != str(VERSION):
+            raise FormatError(
+                f"model format version {metadata.get('version')!r}, but this gofstream reads "
+                f"version {VERSION}; update gofstream"
+            )
+        text = metadata.get("about", "")
+        if set(tensors) != {"centres", "coefficients"} or metadata.get("sha256") != _seal(
+            tensors, text
+        ):
+            raise FormatError("the model is damaged: its SHA-256 does not match; restore a copy")
+        about: dict[str, Any] = json.loads(text)
+        return cls(
+            centres=tensors["centres"],
+            coefficients=tensors["coefficients"],
+            width=about["width"],
+            expected=about["expected"],
+            scaling=Scaling.from_dict(about["scaling"]),
+            settings=Settings.of(**about["settings"]),
+            reference=about["reference"],
+            converged=about["converged"],
+        )
+
+
+def _metadata(data: bytes) -> dict[str, str]:
+    # The file starts with the length of its JSON header; `load` has checked both.
+    length = int.from_bytes(data[:8], "little")
+    header: dict[str, dict[str, str]] = json.loads(data[8 : 8 + length])
+    return header.get("__metadata__", {})
+
+
+def _seal(tensors: Mapping[str, NDArray[Any]], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name}{tensor.shape}{tensor.dtype.str}".encode())
+        digest.update(np.ascontiguousarray(tensor).tobytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunningRatio:
+    """Σ_i N_i(R) e^{f_i} at fixed points, kept as (peak, scaled sum) so that nothing overflows.
+
+    On the reference this is all that `sat` and `next` need: its size does not grow with the number
+    of batches.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> running = RunningRatio.empty(2).add(np.array([0.0, 1000.0]), 3.0)
+    >>> running.add(np.array([0.0, 999.0]), 1.0).value().round(3).tolist()
+    [0.0, 999.829]
+    """
+
+    peak: Floats
+    scaled: Floats
+    exposure: float
+
+    @classmethod
+    def empty(cls, points: int) -> RunningRatio:
+        """Nothing learnt yet."""
+        return cls(np.full(points, -np.inf), np.zeros(points), 0.0)
+
+    def add(self, f: Floats, expected: float) -> RunningRatio:
+        """Include one more batch, without revisiting the others."""
+        peak = np.maximum(self.peak, f)
+        scaled = self.scaled * np.exp(self.peak - peak) + expected * np.exp(f - peak)
+        return RunningRatio(peak, scaled, self.exposure + expected)
+
+    def value(self) -> Floats:
+        """F = log Σ π_i e^{f_i} (paper, Eq. F; π_i the exposure shares)."""
+        return np.asarray(self.peak + np.log(self.scaled / self.exposure))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Aggregate:
+    """The one alternative that all batches share: F = log Σ_i π_i e^{f_i}."""
+
+    models: tuple[LogRatio, ...] = ()
+
+    def add(self, model: LogRatio) -> Aggregate:
+        """Include one more model; all must have been learnt against the same reference.
+
+        Raises
+        ------
+        FormatError
+            If the model belongs to another reference, scaling or width.
+        """
+        if self.models:
+            first = self.models[0]
+            for field, here, there in (
+                ("reference", first.reference, model.reference),
+                ("width", first.width, model.width),
+                ("scaling", first.scaling.to_dict(), model.scaling.to_dict()),
+            ):
+                if here != there:
+                    raise FormatError(
+                        f"models of different {field} cannot be averaged: {here!r} and {there!r}"
+                    )
+        return replace(self, models=(*self.models, model))
+
+    @property
+    def shares(self) -> Floats:
+        """Exposure shares π_i."""
+        expected = np.array([model.expected for model in self.models])
+        return np.asarray(expected / expected.sum())
+
+    def __call__(self, events: Sample) -> Floats:
+        """Evaluate F at events given in the user's columns and units."""
+        if not self.models:
+            return np.zeros(len(events))
+        return self.scaled(self.models[0].scaling.apply(events))
+
+    def scaled(self, x: Floats) -> Floats:
+        """Evaluate F at events already scaled."""
+        running = RunningRatio.empty(len(x))
+        for model in self.models:
+            running = running.add(model.scaled(x), model.expected)
+        return running.value() if self.models else np.zeros(len(x))
