@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 REACH = 3.0
 
 #: Residual variances, in units of λ, at which the reduction stops (see `reduce_centres`).
-FINE, COARSE = 1e-6, 1e-2
+FINE, COARSE = 1e-6, 0.1
 #: Models up to this rank are reduced with the fine tolerance only.
 FINE_RANK = 200
 
@@ -76,7 +76,7 @@ def reduce_centres(candidates: Floats, width: float, penalty: float) -> Centres:
     its residual variance bounds the square of every function of unit norm that is dropped. A
     function of norm one costs λN/2 in J, so the residual is compared with λ: small models (rank
     up to 200) go down to 1e-6 λ, where nothing that double precision could tell is lost; beyond
-    that the cost grows with the rank, and pivots below 1e-2 λ are dropped.
+    that the cost grows with the rank, and pivots below 0.1 λ are dropped.
     """
     size = len(candidates)
     kernel = np.asfortranarray(gaussian(candidates, candidates, width))

@@ -9,6 +9,7 @@ the curvature of the reference term is (I - λN S)/2: no r × r matrix but S is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +17,10 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg import blas, solve_triangular
 
 from gofstream.errors import MemoryBudgetError
-from gofstream.ratio.centres import Centres, reduce_centres
+from gofstream.ratio.centres import REACH, Centres, reduce_centres
 from gofstream.ratio.kernel import gaussian
 from gofstream.ratio.linalg import cholesky
 
@@ -30,6 +31,8 @@ Floats = NDArray[np.float64]
 CHUNK_BYTES, CHUNK_VALUES = 1024**2, 32 * 1024
 #: Rows taken at a time while features are made: long enough for the triangular solver to be fast.
 SLAB = 4096
+#: The same for the rows of the data.
+DATA_SLAB = 256
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,11 +83,26 @@ class Features:
             part = slice(start, start + rows)
             yield self.psi[part, :], None if self.share is None else self.share[part]
 
-    def kernel_rows(self, x: Floats) -> Any:
-        """Kernel values of events against the centres, in the array library of the features."""
+    def data_rows(self, x: Floats, *, whiten: bool) -> tuple[Any, int]:
+        """Rows of events for the solver, and how many of the events no centre can see.
+
+        Rows are ψ(x) in the working precision, or raw kernel values in double precision. They are
+        made slab by slab: large temporaries would cost more than the arithmetic.
+        """
         xp, where = array_namespace(self.psi), device(self.psi)
         centres = xp.asarray(self.centres, device=where)
-        return gaussian(xp.asarray(x, device=where), centres, self.width)
+        dtype = self.psi.dtype if whiten else centres.dtype
+        rows = xp.empty((len(x), self.rank), dtype=dtype, device=where)
+        missed = 0
+        for start in range(0, len(x), DATA_SLAB):
+            part = slice(start, start + DATA_SLAB)
+            kernel = gaussian(xp.asarray(x[part], device=where), centres, self.width)
+            far = xp.max(kernel, axis=1) < math.exp(-(REACH**2) / 2)
+            missed += int(xp.sum(xp.astype(far, xp.int64)))
+            rows[part, :] = xp.astype(
+                times_upper(kernel, self.to_kernel) if whiten else kernel, dtype
+            )
+        return rows, missed
 
     def coefficients(self, z: Floats) -> Floats:
         """Coefficients a of the kernels for whitened coefficients z."""
@@ -151,21 +169,22 @@ def prepare(
     for part in _slabs(n_reference):
         psi[part] = _phi(reference[part], centres, width)
         rows = psi[part]
-        gram += rows.T @ (
-            rows / n_reference if share is None else rows * _column(share[part], dtype)
-        )
+        if share is not None:
+            rows = rows * np.sqrt(share[part], dtype=dtype)[:, None]
+        gram += rows.T @ rows
+    if share is None:
+        gram /= n_reference
     penalty_n = penalty * (n_reference + expected)
     h0 = gram * (expected / 2)
     h0[np.diag_indices(rank)] += penalty_n
     upper = cholesky(h0, f"the Hessian at f = 0 (width {width:g})")
     upper_inv = solve_triangular(upper, np.eye(rank), lower=True, check_finite=False)
-    whiten = np.ascontiguousarray(upper_inv.T, dtype=dtype)
+    whiten = np.asfortranarray(upper_inv.T, dtype=dtype)
     mean = np.zeros(rank)
     for part in _slabs(n_reference):
-        rows = psi[part] @ whiten
-        psi[part] = rows
-        weights = np.full(len(rows), 1 / n_reference) if share is None else share[part]
-        mean += weights.astype(dtype) @ rows
+        psi[part] = times_upper(psi[part], whiten)
+        weights = np.full(len(psi[part]), 1 / n_reference) if share is None else share[part]
+        mean += weights.astype(dtype) @ psi[part]
     return Features(
         width=width,
         penalty=penalty,
@@ -183,6 +202,17 @@ def prepare(
     )
 
 
+def times_upper(rows: Any, upper: Any) -> Any:
+    """Multiply rows by an upper triangular matrix, at half the cost where BLAS can be called.
+
+    The rows may be overwritten.
+    """
+    if not isinstance(rows, np.ndarray):
+        return rows @ upper
+    multiply = blas.strmm if rows.dtype == np.float32 else blas.dtrmm
+    return multiply(1.0, upper, rows.T, side=0, lower=0, trans_a=1, overwrite_b=1).T
+
+
 def _phi(x: Floats, centres: Centres, width: float) -> Floats:
     kernel = gaussian(x, centres.points, width)
     return np.asarray(solve_triangular(centres.chol, kernel.T, lower=True, check_finite=False)).T
@@ -190,10 +220,6 @@ def _phi(x: Floats, centres: Centres, width: float) -> Floats:
 
 def _slabs(n_rows: int) -> Iterator[slice]:
     return (slice(start, start + SLAB) for start in range(0, n_rows, SLAB))
-
-
-def _column(values: Floats, dtype: np.dtype[Any]) -> NDArray[Any]:
-    return values.astype(dtype)[:, None]
 
 
 def _refuse(needed: int, budget: int, what: str) -> None:

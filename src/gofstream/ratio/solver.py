@@ -21,17 +21,19 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device, to_device
 from numpy.typing import NDArray
-from scipy.linalg import blas
 
 from gofstream.errors import MemoryBudgetError
-from gofstream.ratio.centres import REACH
 from gofstream.ratio.features import Features
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 #: Up to this rank the rows of the data are whitened (see `_Rows`).
-WHITEN_RANK = 1000
+WHITEN_RANK = 600
+#: Bytes of data rows worked on at a time: half of a usual third-level cache.
+GROUP_BYTES = 12 * 1024**2
+#: Numbers in a part of the data rows that both products of a curvature use while it is in cache.
+PART_VALUES = 384 * 1024
 #: Depth of the Anderson mixing.
 DEPTH = 5
 #: A gradient norm, relative to the one at f = 0, at which a fit has converged.
@@ -122,14 +124,13 @@ class _Rows:
     in double precision.
     """
 
-    def __init__(self, features: Features, kernels: list[Any]) -> None:
+    def __init__(self, features: Features, batches: Sequence[Floats]) -> None:
         self.xp, self.device = array_namespace(features.psi), device(features.psi)
-        self.to_kernel: Floats | None = None
-        if features.rank <= WHITEN_RANK:
-            whitened = [_times_upper(kernel, features.to_kernel) for kernel in kernels]
-            self.rows = [self.xp.astype(rows, features.psi.dtype) for rows in whitened]
-        else:
-            self.rows, self.to_kernel = kernels, to_numpy(features.to_kernel)
+        whiten = features.rank <= WHITEN_RANK
+        self.to_kernel = None if whiten else to_numpy(features.to_kernel)
+        made = [features.data_rows(batch, whiten=whiten) for batch in batches]
+        self.rows = [rows for rows, _ in made]
+        self.uncovered = np.array([missed for _, missed in made])
         self.transposed = [self.xp.matrix_transpose(rows) for rows in self.rows]
 
     def _coefficients(self, z: Floats) -> Any:
@@ -154,17 +155,19 @@ class _Rows:
         """Σ_D weights ψ (ψ·p) for each batch, and ψ·p itself."""
         coefficients = self._coefficients(p)
         values, pulled = [], []
-        for k, i in enumerate(who):  # both products of a batch while its rows are in cache
-            values.append(self.rows[i] @ coefficients[:, k])
-            pulled.append(self.transposed[i] @ (weights[k] * values[k]))
+        for k, i in enumerate(who):
+            parts, total = [], 0.0
+            for part in self._parts(i):  # both products while the rows are in cache
+                parts.append(self.rows[i][part, :] @ coefficients[:, k])
+                total = total + self.transposed[i][:, part] @ (weights[k][part] * parts[-1])
+            values.append(self.xp.concat(parts) if len(parts) > 1 else parts[0])
+            pulled.append(total)
         return self._whiten(pulled), values
 
-
-def _times_upper(rows: Any, upper: Any) -> Any:
-    """Multiply rows by an upper triangular matrix, at half the cost where BLAS can be called."""
-    if isinstance(rows, np.ndarray) and len(rows):
-        return blas.dtrmm(1.0, upper, rows.T, side=0, lower=0, trans_a=1, overwrite_b=1).T
-    return rows @ upper
+    def _parts(self, index: int) -> list[slice]:
+        count, rank = self.rows[index].shape
+        rows = max(1, PART_VALUES // rank)
+        return [slice(start, start + rows) for start in range(0, max(1, count), rows)]
 
 
 class _Block:
@@ -182,18 +185,17 @@ class _Block:
         self.s = to_numpy(features.s)
         self.expected = expected
         self.penalty_n = features.penalty * (features.n_reference + expected)
-        kernels = [features.kernel_rows(batch) for batch in batches]
-        self.uncovered = np.array([self._count_uncovered(rows) for rows in kernels])
-        self.data = _Rows(features, kernels)
+        self.data = _Rows(features, batches)
+        # Rows are read many times while a bound is minimised, so few enough batches are taken at a
+        # time for their rows to stay in cache. If not even one batch fits, all go together and
+        # share the products with r × r matrices.
+        largest = max(rows.shape[0] for rows in self.data.rows) * features.rank
+        largest *= 8 if self.data.to_kernel is not None else 4
+        fitting = GROUP_BYTES // max(1, largest)
+        self.group = fitting if fitting else len(batches)
 
     def __len__(self) -> int:
         return len(self.expected)
-
-    def _count_uncovered(self, rows: Any) -> int:
-        if not rows.shape[0]:
-            return 0
-        missed = self.xp.max(rows, axis=1) < math.exp(-(REACH**2) / 2)
-        return int(self.xp.sum(self.xp.astype(missed, self.xp.int64)))
 
     # -- the reference ------------------------------------------------------------------------
 
@@ -243,14 +245,20 @@ class _Block:
         return alpha, -alpha * self.features.penalty_n
 
     def minimise_bound(
-        self, z0: Floats, values: list[Any], slope: Floats, scale: Floats, who: Indices
+        self,
+        z0: Floats,
+        values: list[Any],
+        slope: Floats,
+        gradient: Floats,
+        scale: Floats,
+        who: Indices,
     ) -> Floats:
         """Minimise the bound around z0 by damped Newton steps.
 
         Parameters
         ----------
         values : f on the data at z0.
-        slope : gradient of the reference term at z0.
+        slope, gradient : of the reference term, and of J, at z0.
         scale : shrinks C where e^f is far from one on the whole reference; one otherwise.
         """
         z, values = z0.copy(), list(values)
@@ -258,9 +266,6 @@ class _Block:
         live = np.arange(len(who))
         for _ in range(50):
             now = who[live]
-            move = z[:, live] - z0[:, live]
-            gradient = self.data_gradient(z[:, live], [values[k] for k in live], now)
-            gradient += slope[:, live] + alpha[live] * move + beta[live] * (self.s @ move)
             step, change = self.newton_step(
                 gradient, [values[k] for k in live], alpha[live], beta[live], LINEAR, now
             )
@@ -271,11 +276,14 @@ class _Block:
             # |Δf| a full step cannot raise the bound for m ≤ 1, nor log(1+m)/m of one for any m.
             length = np.where(largest <= 1, 1.0, np.log1p(largest) / np.maximum(largest, 1.0))
             z[:, live] -= length * step
-            for k, delta, part in zip(live, change, length, strict=True):
+            for k, delta, part in zip(live, change, length.tolist(), strict=True):
                 values[k] = values[k] - part * delta
             live = live[largest > SMALL_MOVE]
             if not len(live):
                 break
+            move = z[:, live] - z0[:, live]
+            gradient = self.data_gradient(z[:, live], [values[k] for k in live], who[live])
+            gradient += slope[:, live] + alpha[live] * move + beta[live] * (self.s @ move)
         return z
 
     def newton_step(
@@ -305,7 +313,7 @@ class _Block:
             image, p_values = self.data.curvature(p, [curvature[k] for k in live], who[live])
             image += alpha[live] * p + beta[live] * (self.s @ p)
             length = size[live] / np.sum(p * image, axis=0)
-            for k, v, part in zip(live, p_values, length, strict=True):
+            for k, v, part in zip(live, p_values, length.tolist(), strict=True):
                 change[k] = change[k] + part * v
             step[:, live] += length * p
             residual[:, live] -= length * image
@@ -340,7 +348,7 @@ def _one_step(block: _Block) -> Fit:
         converged=np.zeros(len(who), dtype=bool),
         gradient_norm=np.linalg.norm(block.data_gradient(-step, values, who) + slope, axis=0),
         passes=np.ones(len(who), dtype=np.int64),
-        uncovered=block.uncovered,
+        uncovered=block.data.uncovered,
     )
 
 
@@ -355,6 +363,7 @@ class _Path:
 
     z: Floats
     slope: Floats
+    gradient: Floats
     values: Any
     best: float
     scale: float = 1.0
@@ -378,9 +387,12 @@ class _Path:
         steps = np.diff(np.stack(self.points, axis=1), axis=1)
         return np.asarray(self.target - (steps + differences) @ mixing)
 
-    def accept(self, z: Floats, slope: Floats, values: Any, norm: float, excess: float) -> None:
-        self.z, self.slope, self.values, self.target = z, slope, values, None
-        self.best = min(norm, self.best)
+    def accept(
+        self, z: Floats, slope: Floats, gradient: Floats, values: Any, excess: float
+    ) -> None:
+        self.z, self.slope, self.gradient, self.values = z, slope, gradient, values
+        self.target = None
+        self.best = min(float(np.linalg.norm(gradient)), self.best)
         # Mean of 4σ(1-σ) if e^f were constant over the reference: far below one only when the
         # whole rate is off, and then the bound with C would be far too careful.
         excess = min(excess, 1e9)
@@ -405,16 +417,19 @@ def _minimise(block: _Block, tolerance: float, max_passes: int) -> Fit:
     z = np.zeros((block.features.rank, len(block)))
     values = block.data_values(z, everyone)
     slope = block.features.mean[:, None] * (block.expected / 2)
-    at_zero = np.linalg.norm(block.data_gradient(z, values, everyone) + slope, axis=0)
+    gradient = block.data_gradient(z, values, everyone) + slope
+    at_zero = np.linalg.norm(gradient, axis=0)
     goal = tolerance * at_zero
-    paths = [_Path(z[:, i], slope[:, i], values[i], float(at_zero[i])) for i in everyone]
+    paths = [
+        _Path(z[:, i], slope[:, i], gradient[:, i], values[i], float(at_zero[i])) for i in everyone
+    ]
     out = Fit(
         z=z.copy(),
         t=np.zeros(len(block)),
         converged=at_zero <= 0,
         gradient_norm=at_zero,
         passes=np.zeros(len(block), dtype=np.int64),
-        uncovered=block.uncovered,
+        uncovered=block.data.uncovered,
     )
     live = everyone[~out.converged]
     for index in range(max_passes):
@@ -434,7 +449,7 @@ def _minimise(block: _Block, tolerance: float, max_passes: int) -> Fit:
             # The minimum of the true bound always passes; a clearly smaller gradient will do too.
             downhill = float(gradient[:, k] @ (trial[:, k] - path.z)) <= 0
             if downhill or norm[k] <= 0.9 * path.best or (path.plain and path.scale == 1.0):
-                path.accept(trial[:, k], slope[:, k], values[k], float(norm[k]), float(excess[k]))
+                path.accept(trial[:, k], slope[:, k], gradient[:, k], values[k], float(excess[k]))
                 out.z[:, i], out.t[i], out.gradient_norm[i] = trial[:, k], t[k], norm[k]
             else:
                 path.reject()
@@ -446,17 +461,18 @@ def _minimise(block: _Block, tolerance: float, max_passes: int) -> Fit:
 def _find_targets(block: _Block, paths: list[_Path], live: Indices) -> None:
     """Minimise the bound for those paths that stand at a new point."""
     need = np.array([i for i in live if paths[i].target is None], dtype=np.int64)
-    if not len(need):
-        return
-    target = block.minimise_bound(
-        np.stack([paths[i].z for i in need], axis=1),
-        [paths[i].values for i in need],
-        np.stack([paths[i].slope for i in need], axis=1),
-        np.array([paths[i].scale for i in need]),
-        need,
-    )
-    for k, i in enumerate(need):
-        paths[i].target = target[:, k]
+    for start in range(0, len(need), block.group):
+        now = need[start : start + block.group]
+        target = block.minimise_bound(
+            np.stack([paths[i].z for i in now], axis=1),
+            [paths[i].values for i in now],
+            np.stack([paths[i].slope for i in now], axis=1),
+            np.stack([paths[i].gradient for i in now], axis=1),
+            np.array([paths[i].scale for i in now]),
+            now,
+        )
+        for k, i in enumerate(now):
+            paths[i].target = target[:, k]
 
 
 def to_numpy(array: Any) -> NDArray[Any]:
