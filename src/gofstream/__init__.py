@@ -1,1 +1,34 @@
-"""placeholder."""
+"""Goodness of fit for batches and streams of data.
+
+A reference says what is expected; data arrive in batches. For each batch a kernel model learns the
+log density ratio between batch and reference, batches are combined by averaging what was learnt,
+and statistics say how surprising the result is.
+"""
+
+from importlib.metadata import version
+
+from gofstream.errors import GofstreamError, GofstreamWarning
+from gofstream.ratio.learner import Learner, Learnt
+from gofstream.ratio.model import Aggregate, LogRatio, RunningRatio
+from gofstream.sample import Sample
+from gofstream.settings import Preset, Settings, preset
+from gofstream.statistics import STATISTICS, LogRatios
+
+__version__ = version("gofstream")
+
+__all__ = [
+    "STATISTICS",
+    "Aggregate",
+    "GofstreamError",
+    "GofstreamWarning",
+    "Learner",
+    "Learnt",
+    "LogRatio",
+    "LogRatios",
+    "Preset",
+    "RunningRatio",
+    "Sample",
+    "Settings",
+    "__version__",
+    "preset",
+]

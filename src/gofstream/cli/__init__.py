@@ -1,1 +1,33 @@
-"""The command line: one module per command."""
+"""The command line: one module per command, each a thin wrapper over the library."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from threadpoolctl import threadpool_limits
+
+from gofstream import __version__
+from gofstream.cli.demo import demo
+from gofstream.errors import GofstreamError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gofstream")
+def cli() -> None:
+    """Ask whether data still look like what is expected."""
+
+
+cli.add_command(demo)
+
+
+def main() -> None:
+    """Run the command line: a user's mistake is one message and exit code 2."""
+    try:
+        # One BLAS thread: the products are small enough that more would only get in each other's
+        # way (DESIGN, dependencies).
+        with threadpool_limits(limits=1):
+            cli()
+    except (GofstreamError, OSError) as error:
+        click.echo(f"gofstream: {error}", err=True)
+        sys.exit(2)

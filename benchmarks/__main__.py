@@ -1,0 +1,27 @@
+"""Run all benchmarks, or those whose names are given: expo1d, dimuon5d, growth."""
+
+from __future__ import annotations
+
+import sys
+
+from threadpoolctl import threadpool_limits
+
+from benchmarks import fits, growth
+from benchmarks.machine import emit, gemm_peak, gemv_bandwidth
+
+
+def main(wanted: list[str]) -> None:
+    """Print JSON lines, the yardsticks of the machine first."""
+    with threadpool_limits(limits=1):
+        peak, bandwidth = gemm_peak(), gemv_bandwidth()
+        emit("machine.gemm_peak", peak / 1e9, "Gflop/s", dtype="float32", threads=1)
+        emit("machine.gemv_bandwidth", bandwidth / 1e9, "GB/s", dtype="float64", threads=1)
+        for name, problem in (("expo1d", fits.expo_problem), ("dimuon5d", fits.dimuon_problem)):
+            if name in wanted:
+                fits.run(problem(), peak, bandwidth)
+        if "growth" in wanted:
+            growth.run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or ["expo1d", "dimuon5d", "growth"])
