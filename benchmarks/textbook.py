@@ -18,8 +18,8 @@ from scipy.linalg import cholesky, solve_triangular
 
 Floats = NDArray[np.float64]
 
-#: Added to K_MM, times M. Smaller ones let rounding stop the iteration above the tolerance; this one
-#: moves t by up to a few per cent where the centres reproduce each other (wide kernels).
+#: Added to K_MM, times M. Smaller ones let rounding stop the iteration above the tolerance; this
+#: one moves t by up to a few per cent where the centres reproduce each other (wide kernels).
 JITTER = 1e-12
 
 

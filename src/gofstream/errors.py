@@ -92,6 +92,12 @@ fewer batches at once
         )
 
 
+def refuse_beyond(budget: int, needed: int, what: str) -> None:
+    """Raise `MemoryBudgetError` if `what` needs more bytes than the budget allows."""
+    if needed > budget:
+        raise MemoryBudgetError(needed, budget, what)
+
+
 class GofstreamWarning(UserWarning):
     """Something the user should know about, which does not stop the work."""
 

@@ -19,7 +19,7 @@ from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 from scipy.linalg import blas, solve_triangular
 
-from gofstream.errors import MemoryBudgetError
+from gofstream.errors import refuse_beyond
 from gofstream.ratio.centres import REACH, Centres, reduce_centres
 from gofstream.ratio.kernel import gaussian
 from gofstream.ratio.linalg import cholesky
@@ -133,7 +133,6 @@ def prepare(
     share: Floats | None = None,
     precision: str = "float32",
     memory: int = 4 * 1024**3,
-    reduce: bool = True,
 ) -> Features:
     """Reduce the candidate centres and make the whitened features of the reference.
 
@@ -156,12 +155,13 @@ def prepare(
     """
     dtype = np.dtype(precision)
     n_reference, count = len(reference), len(candidates)
-    _refuse(prepare_bytes(n_reference, 1, count, dtype.itemsize), memory, f"{count} candidates")
+    at_least = prepare_bytes(n_reference, 1, count, dtype.itemsize)
+    refuse_beyond(memory, at_least, f"the reduction of {count} candidate centres")
     centres = reduce_centres(candidates, width, penalty)
     rank = centres.rank
-    _refuse(
-        prepare_bytes(n_reference, rank, count, dtype.itemsize),
+    refuse_beyond(
         memory,
+        prepare_bytes(n_reference, rank, count, dtype.itemsize),
         f"the features of {n_reference} reference events at rank {rank} (width {width:g})",
     )
     psi = np.empty((n_reference, rank), dtype=dtype)
@@ -220,8 +220,3 @@ def _phi(x: Floats, centres: Centres, width: float) -> Floats:
 
 def _slabs(n_rows: int) -> Iterator[slice]:
     return (slice(start, start + SLAB) for start in range(0, n_rows, SLAB))
-
-
-def _refuse(needed: int, budget: int, what: str) -> None:
-    if needed > budget:
-        raise MemoryBudgetError(needed, budget, what)

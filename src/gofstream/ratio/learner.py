@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.errors import InputError
+from gofstream.errors import InputError, refuse_beyond
 from gofstream.ratio.centres import covering_centres, default_count, draw_candidates
 from gofstream.ratio.features import Features, prepare
 from gofstream.ratio.model import LogRatio
@@ -156,6 +156,8 @@ class Learner:
         if not all(np.isfinite(n) and n > 0 for n in expected):
             raise InputError(f"expected counts must be positive, got {list(expected)}")
         events = [self.scaling.apply(batch) for batch in check_data(batches, self.sample)]
+        points = len(self.reference) + sum(len(x) for x in events)
+        refuse_beyond(self.settings.memory, 8 * points * len(batches), "the learnt log ratios")
         done = fit(
             features,
             events,

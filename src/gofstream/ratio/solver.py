@@ -22,7 +22,7 @@ import numpy as np
 from array_api_compat import array_namespace, device, to_device
 from numpy.typing import NDArray
 
-from gofstream.errors import MemoryBudgetError
+from gofstream.errors import refuse_beyond
 from gofstream.ratio.features import Features
 
 Floats = NDArray[np.float64]
@@ -105,8 +105,7 @@ def fit(
     True
     """
     needed = fit_bytes(features, [len(batch) for batch in batches])
-    if needed > memory:
-        raise MemoryBudgetError(needed, memory, f"a block of {len(batches)} fits")
+    refuse_beyond(memory, needed, f"a block of {len(batches)} fits")
     block = _Block(features, batches, np.asarray(expected, dtype=np.float64))
     if one_step:
         return _one_step(block)
