@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
@@ -184,6 +184,7 @@ def test_six_names() -> None:
 
 
 @pytest.mark.parametrize("name", SLOW)
+@settings(max_examples=60)
 @given(ratios=any_ratios())
 def test_as_the_formula(name: str, ratios: LogRatios) -> None:
     """Each statistic, by its name and with its defaults, is the sum METHOD writes down."""
@@ -370,14 +371,12 @@ def test_next_with_huge_log_ratios(shrink: float) -> None:
 
 
 def test_mean_likelihood_ratio_is_one() -> None:
-    """For f fixed beforehand and a large reference, e^{t/2} averages to one over Poisson toys.
-
-    The spread of e^{t/2} is known: its square averages exp(N E[(e^f - 1)²]). Tolerance: four
-    standard errors of 4000 toys and of the finite reference together, 0.067 here. Leaving out the
-    reference term would give 11, taking 2N for N would give 0.09.
-    """
+    """For f fixed beforehand and a large reference, e^{t/2} averages to one over Poisson toys."""
+    # The square of e^{t/2} averages exp(N E[(e^f - 1)²]), which gives the standard error of the
+    # toys. Tolerance: four of it and of that of the finite reference together, 0.063 here (found:
+    # 0.002). Without the reference term the mean would be 6.5; with 2N for N, 0.15.
     rng = np.random.default_rng(19)
-    expected, toys, rows = 25.0, 4000, 100_000
+    expected, toys, rows = 20.0, 4000, 100_000
 
     def f(x: Floats) -> Floats:
         return np.asarray(0.35 * np.exp(-((x - 1) ** 2) / (2 * 0.25**2)))[:, 0]
@@ -396,6 +395,6 @@ def test_mean_likelihood_ratio_is_one() -> None:
     of_toys = math.sqrt(math.expm1(expected * float(np.mean(excess**2))) / toys)
     of_reference = expected * float(np.std(excess)) / math.sqrt(rows)
     tolerance = 4 * math.hypot(of_toys, of_reference)
-    assert tolerance < 0.1
+    assert tolerance < 0.07
     assert math.exp(expected * float(np.mean(excess))) > 5  # the reference term matters
     assert math.fsum(evidence) / toys == pytest.approx(1, abs=tolerance)

@@ -62,7 +62,9 @@ def draw_candidates(
     pool = reference if data is None else np.concatenate([reference, data])
     chance = None
     if share is not None:
-        chance = share if data is None else np.append(share, np.full(len(data), 1 / len(data)))
+        # A data event counts as a reference event of average weight does.
+        extra = 0 if data is None else len(data)
+        chance = np.append(share, np.full(extra, 1 / len(reference)))
         chance = chance / chance.sum()
         count = min(count, int(np.count_nonzero(chance)))
     rows = rng.choice(len(pool), size=min(count, len(pool)), replace=False, p=chance)
@@ -113,5 +115,5 @@ def covering_centres(events: Floats, centres: Floats, width: float) -> Floats:
     added: list[Floats] = []
     while len(left):
         added.append(left[:1])
-        left = left[uncovered(left, left[:1], width)]
+        left = left[1:][uncovered(left[1:], left[:1], width)]
     return np.concatenate(added) if added else np.empty((0, centres.shape[1]))

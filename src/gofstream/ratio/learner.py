@@ -81,6 +81,7 @@ class Learner:
         5
         """
         check_reference(reference)
+        _check_expected([expected])
         if settings.data_dependent and not data:
             raise InputError(
                 "these settings take centres from the data (`centres_from` or `cover`), but no "
@@ -153,8 +154,7 @@ class Learner:
         """Fit every batch at the width of the features, and evaluate what the statistics need."""
         if len(expected) != len(batches):
             raise InputError(f"{len(expected)} expected counts for {len(batches)} batches")
-        if not all(np.isfinite(n) and n > 0 for n in expected):
-            raise InputError(f"expected counts must be positive, got {list(expected)}")
+        _check_expected(expected)
         events = [self.scaling.apply(batch) for batch in check_data(batches, self.sample)]
         points = len(self.reference) + sum(len(x) for x in events)
         refuse_beyond(self.settings.memory, 8 * points * len(batches), "the learnt log ratios")
@@ -175,6 +175,7 @@ class Learner:
                 width=features.width,
                 expected=float(expected[i]),
                 scaling=self.scaling,
+                penalty=self.penalty,
                 settings=self.settings,
                 reference=self.digest,
                 converged=bool(done.converged[i]),
@@ -190,3 +191,11 @@ class Learner:
             share=share,
         )
         return Learnt(models, done, ratios)
+
+
+def _check_expected(expected: Sequence[float]) -> None:
+    if not all(np.isfinite(n) and n > 0 for n in expected):
+        raise InputError(
+            f"expected counts must be positive and finite, got {list(expected)}; give the number "
+            "of events that the nominal model predicts for each batch"
+        )

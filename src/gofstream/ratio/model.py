@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from gofstream.errors import FormatError
+from gofstream.errors import FormatError, GofstreamError
 from gofstream.ratio.kernel import gaussian
 from gofstream.ratio.scaling import Scaling
 from gofstream.sample import Sample
@@ -34,6 +34,7 @@ class LogRatio:
     centres : (r, D) in scaled units.
     coefficients : (r,) the a_j.
     width : σ, in scaled units.
+    penalty : λ.
     expected : N_i(R), the events the nominal model predicts for the batch.
     scaling : how events become scaled units.
     settings : the settings of the study.
@@ -44,6 +45,7 @@ class LogRatio:
     centres: Floats
     coefficients: Floats
     width: float
+    penalty: float
     expected: float
     scaling: Scaling
     settings: Settings
@@ -59,10 +61,16 @@ class LogRatio:
         return np.asarray(gaussian(x, self.centres, self.width) @ self.coefficients)
 
     def to_bytes(self) -> bytes:
-        """Write as safetensors: two tensors, and everything else as JSON in the metadata."""
-        tensors = {"centres": self.centres, "coefficients": self.coefficients}
+        """Write as safetensors: two tensors, and everything else as sealed JSON beside them."""
+        tensors = {
+            "centres": np.ascontiguousarray(self.centres),
+            "coefficients": np.ascontiguousarray(self.coefficients),
+        }
         about = {
+            "format": FORMAT,
+            "version": VERSION,
             "width": self.width,
+            "penalty": self.penalty,
             "expected": self.expected,
             "scaling": self.scaling.to_dict(),
             "settings": self.settings.model_dump(mode="json"),
@@ -70,13 +78,10 @@ class LogRatio:
             "converged": self.converged,
         }
         text = json.dumps(about, sort_keys=True)
-        metadata = {
-            "format": FORMAT,
-            "version": str(VERSION),
-            "about": text,
-            "sha256": _seal(tensors, text),
-        }
-        return save({k: np.ascontiguousarray(v) for k, v in tensors.items()}, metadata)
+        sealed = json.dumps({"about": text, "sha256": _seal(tensors, text)}, sort_keys=True)
+        # One key only: safetensors writes several in no fixed order, and equal models should have
+        # equal bytes.
+        return save(tensors, {"gofstream": sealed})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> LogRatio:
@@ -89,32 +94,51 @@ class LogRatio:
         """
         try:
             tensors = load(data)
-            metadata = _metadata(data)
+            sealed = json.loads(_metadata(data)["gofstream"])
+            text, sha256 = sealed["about"], sealed["sha256"]
+            about: dict[str, Any] = json.loads(text)
+            kind, version = about["format"], about["version"]
         except (SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise FormatError(f"not a readable safetensors model ({error})") from error
-        if metadata.get("format") != FORMAT:
-            raise FormatError(f"not a {FORMAT} file: its format is {metadata.get('format')!r}")
-        if metadata.get("version") != str(VERSION):
+            raise FormatError(f"not a readable gofstream model ({error!r})") from error
+        if (kind, version) != (FORMAT, VERSION):
             raise FormatError(
-                f"model format version {metadata.get('version')!r}, but this gofstream reads "
-                f"version {VERSION}; update gofstream"
+                f"this is {kind!r} version {version!r}, but this gofstream reads {FORMAT!r} "
+                f"version {VERSION}; use the gofstream that wrote it, or a newer one"
             )
-        text = metadata.get("about", "")
-        if set(tensors) != {"centres", "coefficients"} or metadata.get("sha256") != _seal(
-            tensors, text
-        ):
+        if sha256 != _seal(tensors, text):
             raise FormatError("the model is damaged: its SHA-256 does not match; restore a copy")
-        about: dict[str, Any] = json.loads(text)
-        return cls(
-            centres=tensors["centres"],
-            coefficients=tensors["coefficients"],
-            width=about["width"],
-            expected=about["expected"],
-            scaling=Scaling.from_dict(about["scaling"]),
-            settings=Settings.of(**about["settings"]),
-            reference=about["reference"],
-            converged=about["converged"],
+        try:
+            model = cls(
+                centres=tensors["centres"],
+                coefficients=tensors["coefficients"],
+                width=float(about["width"]),
+                penalty=float(about["penalty"]),
+                expected=float(about["expected"]),
+                scaling=Scaling.from_dict(about["scaling"]),
+                settings=Settings.of(**about["settings"]),
+                reference=str(about["reference"]),
+                converged=bool(about["converged"]),
+            )
+        except (KeyError, TypeError, ValueError, GofstreamError) as error:
+            raise FormatError(f"the model cannot be read: {error!r}") from error
+        model._check()
+        return model
+
+    def _check(self) -> None:
+        """Refuse what no fit can have produced."""
+        numbers = (self.centres, self.coefficients)
+        positive = (self.width, self.penalty, self.expected)
+        sound = (
+            all(array.dtype == np.float64 and np.isfinite(array).all() for array in numbers)
+            and self.coefficients.ndim == 1
+            and self.centres.shape == (len(self.coefficients), len(self.scaling.feature_names))
+            and all(np.isfinite(number) and number > 0 for number in positive)
         )
+        if not sound:
+            raise FormatError(
+                "the model contradicts itself: its tensors, scaling, width, penalty and expected "
+                "count do not fit together; it was not written by gofstream"
+            )
 
 
 def _metadata(data: bytes) -> dict[str, str]:
@@ -145,7 +169,7 @@ class RunningRatio:
     >>> import numpy as np
     >>> running = RunningRatio.empty(2).add(np.array([0.0, 1000.0]), 3.0)
     >>> running.add(np.array([0.0, 999.0]), 1.0).value().round(3).tolist()
-    [0.0, 999.829]
+    [0.0, 999.828]
     """
 
     peak: Floats
@@ -180,13 +204,14 @@ class Aggregate:
         Raises
         ------
         FormatError
-            If the model belongs to another reference, scaling or width.
+            If the model belongs to another reference, scaling, width or penalty.
         """
         if self.models:
             first = self.models[0]
             for field, here, there in (
                 ("reference", first.reference, model.reference),
                 ("width", first.width, model.width),
+                ("penalty", first.penalty, model.penalty),
                 ("scaling", first.scaling.to_dict(), model.scaling.to_dict()),
             ):
                 if here != there:

@@ -14,9 +14,9 @@ from gofstream.sample import Sample, drop_weightless
 
 Rule = Literal["zscore", "published"]
 
-# Kernel distances square these numbers in float32, which ends at 3e38: beyond 1e15 an event is
-# broken rather than far away.
-LARGEST = 1e15
+# Squared distances lose the digits of a kernel width beyond this many standard deviations: such
+# an event is broken rather than far away.
+LARGEST = 1e6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,7 +128,7 @@ class Scaling:
                 raise RangeError(
                     f"sample {sample.name!r}, column {self.feature_names[j]!r}: the value "
                     f"{feature[row]} at row {row} (counted from 0) is {far:.3g} after scaling, too "
-                    "far from the reference for float32 distances; drop or repair such events"
+                    "far from the reference for distances to mean anything; drop or repair it"
                 )
         return scaled
 

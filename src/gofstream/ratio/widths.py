@@ -30,7 +30,7 @@ def distance_quantiles(
     reference : (N_R, D) scaled reference.
     quantiles : numbers between 0 and 1.
     rng : says which subset.
-    share : normalised event weights; the subset is then drawn in proportion to them.
+    share : normalised event weights; pairs of events are then drawn in proportion to them.
 
     Raises
     ------
@@ -44,18 +44,24 @@ def distance_quantiles(
     >>> [round(q, 1) for q in distance_quantiles(x, [0.25, 0.5], np.random.default_rng(2))]
     [0.3, 0.7]
     """
-    rows = (
-        rng.choice(len(reference), size=SUBSET, p=share)
-        if share is not None
-        else (rng.choice(len(reference), size=min(SUBSET, len(reference)), replace=False))
-    )
-    distances = pdist(reference[np.unique(rows)])
+    if share is None:
+        rows = rng.choice(len(reference), size=min(SUBSET, len(reference)), replace=False)
+        distances = pdist(reference[rows])
+    else:
+        first, second = rng.choice(len(reference), size=(2, 100 * SUBSET), p=share)
+        distinct = first != second
+        distances = np.linalg.norm(reference[first[distinct]] - reference[second[distinct]], axis=1)
+    if not len(distances):
+        raise WidthError(
+            "no two distinct reference events were drawn: nearly all weight lies on one of them; "
+            "check the weights, or set `widths` by hand"
+        )
     found = np.quantile(distances, quantiles)
     for quantile, width in zip(quantiles, found, strict=True):
         if width <= 0:
             same = float(np.mean(distances == 0))
             raise WidthError(
-                f"the {quantile:.0%} quantile of pairwise distances is zero: {same:.1%} of pairs "
+                f"the {quantile:.3g} quantile of pairwise distances is zero: {same:.1%} of pairs "
                 "of reference events are identical (discrete or padded columns?); set `widths` by "
                 "hand, use larger `width_quantiles`, or drop the discrete columns"
             )

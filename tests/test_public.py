@@ -1,0 +1,68 @@
+"""What users rely on: the public names, and the code shown in the README."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import gofstream
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_public_names_are_pinned() -> None:
+    """Adding or removing a public name is a decision, made here."""
+    assert gofstream.__all__ == [
+        "STATISTICS",
+        "Aggregate",
+        "GofstreamError",
+        "GofstreamWarning",
+        "Learner",
+        "Learnt",
+        "LogRatio",
+        "LogRatios",
+        "Preset",
+        "RunningRatio",
+        "Sample",
+        "Settings",
+        "__version__",
+        "preset",
+    ]
+    assert all(hasattr(gofstream, name) for name in gofstream.__all__)
+
+
+def test_readme_code_runs() -> None:
+    """The Python shown in the README does what it says, with warnings as errors."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", block],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "'all':" in done.stdout
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    """CI calls lint and exactly the test command that the README gives."""
+    commands = [
+        line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("make ")
+    ]
+    assert commands == ["make lint", "make test"]
+    assert "\nmake test " in (ROOT / "README.md").read_text()
+
+
+def test_importing_seeds_and_prints_nothing() -> None:
+    """The library leaves the global generator and the terminal alone."""
+    code = (
+        "import numpy as np; before = np.random.get_state()[1].copy();"
+        "import gofstream, gofstream.cli; assert (np.random.get_state()[1] == before).all()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
