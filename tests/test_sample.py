@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from gofstream.checks import check_data, check_reference, constant_columns, match_columns
 from gofstream.errors import (
     ColumnError,
     DtypeError,
@@ -21,13 +22,7 @@ from gofstream.errors import (
     RangeError,
     WeightError,
 )
-from gofstream.sample import (
-    Sample,
-    check_data,
-    check_reference,
-    constant_columns,
-    match_columns,
-)
+from gofstream.sample import Sample
 
 singles = hnp.arrays(
     np.float32,

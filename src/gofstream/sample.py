@@ -1,14 +1,13 @@
-"""Samples of events, and every check of data that come from outside.
+"""Samples of events: the gate through which all data from outside come in.
 
-Past this module arrays are real, finite, read-only and have named columns: nothing further down
-checks again.
+Past it arrays are real, finite, read-only and have named columns: nothing further down checks
+again. What a reference must be, and data beside it, is checked in `gofstream.checks`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -20,8 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from gofstream.errors import (
     ColumnError,
     DtypeError,
-    EmptyError,
-    GofstreamWarning,
     InputError,
     NonFiniteError,
     RangeError,
@@ -30,8 +27,6 @@ from gofstream.errors import (
 )
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
-# Below this many reference rows per data row the noise of the reference is felt in t.
-ROWS_PER_EVENT = 5
 _DIGEST_ROWS = 65_536
 
 
@@ -120,7 +115,7 @@ class Sample:
         if columns is None:
             width = matrix.shape[1] if matrix.ndim == 2 else 0
             columns = ("x",) if width == 1 else tuple(f"x{j}" for j in range(width))
-        return _sample(matrix, columns, weights, units, periodic, name, copy=True)
+        return build(matrix, columns, weights, units, periodic, name, copy=True)
 
     @classmethod
     def from_columns(
@@ -166,7 +161,7 @@ class Sample:
         values = np.empty((rows, len(arrays)), np.result_type(np.float32, *arrays.values()))
         for j, array in enumerate(arrays.values()):
             values[:, j] = array
-        return _sample(values, tuple(arrays), weights, units, periodic, name, copy=False)
+        return build(values, tuple(arrays), weights, units, periodic, name, copy=False)
 
     def __len__(self) -> int:
         """Count the events."""
@@ -226,7 +221,7 @@ class Sample:
         """
         weights = None if self.weights is None else self.weights[rows]
         # Rows of a sealed array: either a fresh copy or a view nobody can write through.
-        return _sample(
+        return build(
             self.values[rows],
             self.columns,
             weights,
@@ -237,211 +232,7 @@ class Sample:
         )
 
 
-def check_reference(reference: Sample) -> None:
-    """Refuse a reference too small to learn from, and warn of columns that never vary in it.
-
-    Parameters
-    ----------
-    reference
-        The sample of the nominal model.
-
-    Raises
-    ------
-    EmptyError
-        If fewer than two rows have a weight above zero.
-
-    Warns
-    -----
-    GofstreamWarning
-        Once for each constant column.
-
-    Examples
-    --------
-    >>> check_reference(Sample.from_array([0.3, 1.2, 0.7], name="reference"))
-    """
-    rows = len(drop_weightless(reference))
-    if rows < 2:
-        found = "no rows" if rows == 0 else "only one row"
-        counted = "" if rows == len(reference) else " with a weight above zero"
-        raise EmptyError(
-            f"sample {reference.name!r} has {found}{counted}; a reference needs at least two, and "
-            f"{ROWS_PER_EVENT} times as many as the data to be of use"
-        )
-    for column in constant_columns(reference):
-        warnings.warn(
-            f"sample {reference.name!r}, column {column!r}: every reference event has the same "
-            "value, so the column is kept unscaled; drop it if it carries no information",
-            GofstreamWarning,
-            stacklevel=2,
-        )
-
-
-def check_data(batches: Sequence[Sample], reference: Sample) -> list[Sample]:
-    """Make batches ready to be compared with a reference.
-
-    Parameters
-    ----------
-    batches
-        The data. Single batches may be empty, but not all of them.
-    reference
-        The sample of the nominal model.
-
-    Returns
-    -------
-    list of Sample
-        The batches, each with the columns of the reference in the order of the reference.
-
-    Raises
-    ------
-    EmptyError
-        If there is no event at all.
-    WeightError
-        If a batch carries weights.
-    ColumnError
-        If a batch lacks a column of the reference, or gives it in another unit.
-
-    Warns
-    -----
-    GofstreamWarning
-        If the reference is small beside the data, or if data vary where the reference does not.
-
-    Examples
-    --------
-    >>> reference = Sample.from_columns({"a": np.arange(10.0), "b": np.arange(10.0)})
-    >>> batch = Sample.from_columns({"b": [2.0], "a": [1.0]}, name="batch 1")
-    >>> check_data([batch], reference)[0].values.tolist()
-    [[1.0, 2.0]]
-    """
-    events = sum(len(batch) for batch in batches)
-    if events == 0:
-        raise EmptyError(
-            f"the data have no rows ({len(batches)} batches, none with an event); give at least "
-            "one batch that is not empty, and check any selection made before"
-        )
-    for batch in batches:
-        if batch.weights is not None:
-            raise WeightError(
-                f"sample {batch.name!r}: data cannot carry event weights, since each observed "
-                "event counts once; drop the weights, or draw events in proportion to them to "
-                "make an unweighted data set from a simulated one"
-            )
-    matched = [match_columns(batch, reference) for batch in batches]
-    if len(reference) < ROWS_PER_EVENT * events:
-        warnings.warn(
-            f"sample {reference.name!r} has {len(reference)} rows for {events} data events, fewer "
-            f"than {ROWS_PER_EVENT} for each: its own fluctuations will show in the test; use a "
-            f"reference of at least {ROWS_PER_EVENT * events} rows",
-            GofstreamWarning,
-            stacklevel=2,
-        )
-    counted = drop_weightless(reference)
-    for column in constant_columns(counted):
-        for batch in matched:
-            _warn_if_varied(batch, column, counted)
-    return matched
-
-
-def match_columns(data: Sample, reference: Sample) -> Sample:
-    """Give data the columns of the reference, in its order.
-
-    Columns that the reference does not have are left out. Which columns are angles is for the
-    reference to say.
-
-    Parameters
-    ----------
-    data, reference
-        The sample to reorder, and the one to follow.
-
-    Returns
-    -------
-    Sample
-        `data` itself if there was nothing to change.
-
-    Raises
-    ------
-    ColumnError
-        If a column is missing, or has different units in the two samples.
-    """
-    missing = [column for column in reference.columns if column not in data.columns]
-    if missing:
-        hints = "; ".join(f"{c!r} ({nearest_names(c, data.columns)})" for c in missing)
-        raise ColumnError(
-            f"sample {data.name!r} lacks columns of sample {reference.name!r}: {hints}; rename or "
-            "add them, or leave them out of the reference"
-        )
-    for column in reference.columns:
-        here, there = data.units.get(column), reference.units.get(column)
-        if here is not None and there is not None and here != there:
-            raise ColumnError(
-                f"sample {data.name!r}, column {column!r} is in {here!r}, but in {there!r} in "
-                f"sample {reference.name!r}; convert one of them"
-            )
-    if (data.columns, data.periodic) == (reference.columns, reference.periodic):
-        return data
-    order = [data.columns.index(column) for column in reference.columns]
-    units = {column: unit for column, unit in data.units.items() if column in reference.columns}
-    return _sample(
-        data.values[:, order],
-        reference.columns,
-        data.weights,
-        units,
-        reference.periodic,
-        data.name,
-        copy=False,
-    )
-
-
-def constant_columns(reference: Sample) -> tuple[str, ...]:
-    """Name the columns in which all events that count have one value.
-
-    Parameters
-    ----------
-    reference
-        The sample to look at; rows of weight zero are passed over.
-
-    Examples
-    --------
-    >>> constant_columns(Sample.from_columns({"a": [1, 2], "b": [3, 3]}))
-    ('b',)
-    """
-    values = drop_weightless(reference).values
-    if not len(values):
-        return ()
-    same = values.min(axis=0) == values.max(axis=0)
-    return tuple(column for column, flag in zip(reference.columns, same, strict=True) if flag)
-
-
-def drop_weightless(sample: Sample) -> Sample:
-    """Leave out rows of weight zero, which stand for no event.
-
-    Parameters
-    ----------
-    sample
-        Any sample; it is returned as it is if every row counts.
-    """
-    if sample.weights is None or not len(sample) or sample.weights.min() > 0:
-        return sample
-    return sample.take(sample.weights > 0)
-
-
-def _warn_if_varied(batch: Sample, column: str, reference: Sample) -> None:
-    """Report data that differ from the only value the reference has in a column."""
-    j = reference.columns.index(column)
-    value = reference.values[0, j]
-    # The coarser precision decides: 0.1 read as float32 is not 0.1 read as float64.
-    coarse = min(batch.values.dtype, value.dtype, key=lambda dtype: dtype.itemsize)
-    different = np.flatnonzero(batch.values[:, j].astype(coarse) != value.astype(coarse))
-    if len(different):
-        warnings.warn(
-            f"sample {batch.name!r}, column {column!r}: {len(different)} of {len(batch)} events "
-            f"differ from {value}, the only value in the reference, first at row {different[0]}; "
-            "the reference cannot describe them, so check how they were made",
-            GofstreamWarning,
-            stacklevel=3,
-        )
-
-
-def _sample(
+def build(
     values: NDArray[np.floating[Any]],
     columns: Sequence[str],
     weights: ArrayLike | None,

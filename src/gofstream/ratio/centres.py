@@ -75,10 +75,13 @@ def reduce_centres(candidates: Floats, width: float, penalty: float) -> Centres:
     """Keep the candidates that matter: pivoted Cholesky of their kernel matrix.
 
     The pivots are nested: each is the candidate least well represented by those before it, and
-    its residual variance bounds the square of every function of unit norm that is dropped. A
-    function of norm one costs λN/2 in J, so the residual is compared with λ: small models (rank
-    up to 200) go down to 1e-6 λ, where nothing that double precision could tell is lost; beyond
-    that the cost grows with the rank, and pivots below 0.1 λ are dropped.
+    its residual variance bounds the square, at the candidates, of every function of unit norm that
+    is dropped. (Not beyond the outermost candidates: there even the finest tolerance that double
+    precision allows does not settle f.)
+
+    A function of norm one costs λN/2 in J, so the residual is compared with λ: small models (rank
+    up to 200) go down to 1e-6 λ, about as far as double precision reaches; beyond that the cost
+    grows with the rank, and pivots below 0.1 λ are dropped.
     """
     size = len(candidates)
     kernel = np.asfortranarray(gaussian(candidates, candidates, width))

@@ -80,7 +80,7 @@ class Features:
         """
         rows = max(256, min(CHUNK_BYTES // (4 * self.rank), CHUNK_VALUES // columns))
         for start in range(0, self.n_reference, rows):
-            part = slice(start, start + rows)
+            part = slice(start, min(start + rows, self.n_reference))
             yield self.psi[part, :], None if self.share is None else self.share[part]
 
     def data_rows(self, x: Floats, *, whiten: bool) -> tuple[Any, int]:
@@ -95,7 +95,7 @@ class Features:
         rows = xp.empty((len(x), self.rank), dtype=dtype, device=where)
         missed = 0
         for start in range(0, len(x), DATA_SLAB):
-            part = slice(start, start + DATA_SLAB)
+            part = slice(start, min(start + DATA_SLAB, len(x)))
             kernel = gaussian(xp.asarray(x[part], device=where), centres, self.width)
             far = xp.max(kernel, axis=1) < math.exp(-(REACH**2) / 2)
             missed += int(xp.sum(xp.astype(far, xp.int64)))

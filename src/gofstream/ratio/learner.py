@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.checks import check_data, check_reference
 from gofstream.errors import InputError, refuse_beyond
 from gofstream.ratio.centres import covering_centres, default_count, draw_candidates
 from gofstream.ratio.features import Features, prepare
@@ -16,7 +17,7 @@ from gofstream.ratio.penalty import PenaltyTrial, smallest_stable
 from gofstream.ratio.scaling import Scaling
 from gofstream.ratio.solver import Fit, fit
 from gofstream.ratio.widths import distance_quantiles
-from gofstream.sample import Sample, check_data, check_reference
+from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import LogRatios
 

@@ -9,8 +9,9 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.checks import drop_weightless
 from gofstream.errors import ColumnError, EmptyError, FormatError, RangeError
-from gofstream.sample import Sample, drop_weightless
+from gofstream.sample import Sample
 
 Rule = Literal["zscore", "published"]
 
@@ -117,7 +118,7 @@ class Scaling:
         if sample.columns != self.columns:
             raise ColumnError(
                 f"sample {sample.name!r} has columns {sample.columns}, but the scaling was learnt "
-                f"on {self.columns}; reorder with gofstream.sample.match_columns"
+                f"on {self.columns}; reorder with gofstream.checks.match_columns"
             )
         scaled = np.empty((len(sample), len(self.shift)))
         for j, (feature, _) in enumerate(_features(sample, self.periodic)):
