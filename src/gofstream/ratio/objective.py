@@ -124,7 +124,8 @@ class Block:
         gradient, excess = np.zeros_like(z), np.zeros(z.shape[1])
         flatness, seen = np.zeros(z.shape[1]), 0.0
         ones: Any = None
-        with np.errstate(over="ignore"):  # e^f may be infinite at a trial point: tanh is then one
+        # e^f may be infinite at a trial point: tanh is then one.
+        with np.errstate(over="ignore", invalid="ignore"):
             for index, (psi, share) in enumerate(features.chunks(z.shape[1])):
                 if ones is None:
                     ones = xp.ones(psi.shape[0], dtype=psi.dtype, device=self.device)
@@ -145,7 +146,7 @@ class Block:
             gradient /= features.n_reference
             excess /= features.n_reference
         gradient += features.mean[:, None]
-        return gradient * (self.expected[who] / 2), excess, 1 - flatness / seen
+        return gradient * (self.expected[who] / 2), excess, 1 - flatness / max(seen, 1e-300)
 
     # -- the data -----------------------------------------------------------------------------
 

@@ -127,7 +127,7 @@ def _one_step(block: Block) -> Fit:
 
 
 def _statistic(expected: Floats, excess: Floats, values: list[Any]) -> Floats:
-    total = np.array([float(to_numpy(f).sum()) for f in values])
+    total = np.array([float(to_numpy(f).sum(dtype=np.float64)) for f in values])
     return np.asarray(2 * (total - expected * excess))
 
 
