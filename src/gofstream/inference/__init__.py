@@ -1,0 +1,1 @@
+"""From t to a p-value: null distributions, p and Z, combinations, power."""

@@ -1,0 +1,67 @@
+"""Combine several tests of the same data into one p-value, exactly (METHOD §4).
+
+The observed set is pooled with the B toys. Within each test, every set is ranked among all B+1;
+the combination is then ranked in the same way. Under the null all B+1 sets are exchangeable, so
+P(p ≤ α) ≤ α whatever the correlations between the tests. Ranking the observed set against the toys
+but the toys among themselves is not exact, and using the smallest p raw is plainly wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Rule = Literal["min", "mean", "product"]
+
+
+def pooled_p(t: Floats) -> Floats:
+    """p_j = #{k : t_k ≥ t_j} / n for every set j among n, itself included, column by column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pooled_p(np.array([[1.0], [3.0], [2.0], [3.0]])).ravel().tolist()
+    [1.0, 0.5, 0.75, 0.5]
+    """
+    count = len(t)
+    p = np.empty(t.shape)
+    for column in range(t.shape[1]):
+        ordered = np.sort(t[:, column])
+        p[:, column] = (count - np.searchsorted(ordered, t[:, column], side="left")) / count
+    return p
+
+
+def merit(p: Floats, rule: Rule) -> Floats:
+    """Reduce the p-values of each set (a row) to one number; small means surprising."""
+    if rule == "min":
+        return np.asarray(p.min(axis=1))
+    if rule == "mean":
+        return np.asarray(p.mean(axis=1))
+    return np.asarray(np.log(p).sum(axis=1))
+
+
+def combined_p(observed: ArrayLike, null: ArrayLike, rule: Rule = "min") -> float:
+    """Give one p-value for an observed row of statistics against B rows of toys.
+
+    Parameters
+    ----------
+    observed : (K,) the K statistics (widths, or any set) of the data.
+    null : (B, K) the same of each toy.
+    rule : smallest p, mean p, or product of p.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> toys = np.random.default_rng(1).normal(size=(99, 3))
+    >>> combined_p([0.0, 0.0, 9.0], toys)
+    0.03
+    """
+    toys = np.asarray(null, dtype=np.float64)
+    rows = np.vstack([np.asarray(observed, dtype=np.float64)[None, :], toys])
+    scores = merit(pooled_p(rows), rule)
+    # Sums of p in another order differ in the last digit; equal merits must count as equal.
+    close = 1e-12 * max(1.0, abs(float(scores[0])))
+    return float(np.count_nonzero(scores <= scores[0] + close) / len(rows))

@@ -1,0 +1,1 @@
+"""Pseudo-experiments: whole data sets drawn from the nominal model."""

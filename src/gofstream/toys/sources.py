@@ -1,0 +1,155 @@
+"""Where pseudo-experiments come from (METHOD §6).
+
+A toy is a whole data set: all its batches, each of a Poisson size. Data and toys must be
+exchangeable given the reference, so events of a toy never come from the rows the models are
+trained against.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gofstream.errors import GofstreamWarning, InputError
+from gofstream.sample import Sample
+
+Floats = NDArray[np.float64]
+
+#: A pool smaller than this many data sets makes toys that overlap noticeably: a warning.
+POOL_WARN = 30
+#: Smaller than this, toys are so alike that the null is too narrow: refused.
+POOL_REFUSE = 10
+
+
+def toy_rng(seed: int, stream: str, toy: int) -> np.random.Generator:
+    """Make the generator of one toy: it depends on what the toy is, never on who draws it.
+
+    Examples
+    --------
+    >>> int(toy_rng(1, "null", 3).integers(2**62))
+    993146017682888889
+    """
+    name = int.from_bytes(hashlib.sha256(stream.encode()).digest()[:8], "little")
+    return np.random.default_rng(np.random.SeedSequence([seed, name, toy]))
+
+
+class Source(Protocol):
+    """Anything that can draw a data set."""
+
+    def draw(self, expected: Floats, rng: np.random.Generator) -> list[Floats]:
+        """Draw the batches of one toy, given what is expected in each."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Simulator:
+    """A model that can be sampled at will: the exact source.
+
+    Attributes
+    ----------
+    simulate : called with a number of events and a generator, gives (n, D) events.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> source = Simulator(lambda n, rng: rng.exponential(size=(n, 1)))
+    >>> [x.shape[1] for x in source.draw(np.array([10.0, 20.0]), np.random.default_rng(1))]
+    [1, 1]
+    """
+
+    simulate: Callable[[int, np.random.Generator], Floats]
+
+    def draw(self, expected: Floats, rng: np.random.Generator) -> list[Floats]:
+        """Draw Poisson sizes, then all events, and deal them out."""
+        sizes = rng.poisson(expected)
+        total = int(sizes.sum())
+        events = np.asarray(self.simulate(total, rng), dtype=np.float64)
+        if events.ndim != 2 or len(events) != total:
+            raise InputError(
+                f"the simulator was asked for {total} events and gave an array of shape "
+                f"{events.shape}; it must give (events, columns)"
+            )
+        return _deal(events, sizes)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """Nominal events set apart from the reference, drawn without replacement within a toy.
+
+    Toys share the pool, so they are a little alike: by about (n/N_pool)² for data sets of n events.
+    Weighted pools are drawn in proportion to weight.
+    """
+
+    sample: Sample
+
+    @property
+    def effective_size(self) -> float:
+        """Number of equally weighted events that would fluctuate as much."""
+        return float(1 / np.sum(self.sample.share**2))
+
+    def check(self, expected: float) -> None:
+        """Warn or refuse when the pool is small beside the data set.
+
+        Raises
+        ------
+        InputError
+            Below ten times the data set.
+        """
+        ratio = self.effective_size / expected
+        if ratio >= POOL_WARN:
+            return
+        text = (
+            f"the pool {self.sample.name!r} holds {self.effective_size:.0f} events, only "
+            f"{ratio:.1f} times the {expected:.0f} expected: toys drawn from it overlap"
+        )
+        if ratio < POOL_REFUSE:
+            raise InputError(
+                f"{text}, and the null would be too narrow. Give at least {POOL_REFUSE} times, "
+                f"better {POOL_WARN} times as many, or a simulator"
+            )
+        useful = int(ratio**2)
+        warnings.warn(
+            f"{text}; no more than about {useful} of them are worth having. {POOL_WARN} times "
+            "as many events would be safe",
+            GofstreamWarning,
+            stacklevel=2,
+        )
+
+    def draw(self, expected: Floats, rng: np.random.Generator) -> list[Floats]:
+        """Draw all batches of a toy together, no event twice."""
+        sizes = rng.poisson(expected)
+        share = None if self.sample.weights is None else self.sample.share
+        rows = rng.choice(len(self.sample), size=int(sizes.sum()), replace=False, p=share)
+        return _deal(self.sample.values[rows].astype(np.float64), sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class Injected:
+    """Nominal events with a signal added: what power is measured on.
+
+    Attributes
+    ----------
+    nominal, signal : the two sources.
+    fraction : expected signal over expected nominal events.
+    """
+
+    nominal: Source
+    signal: Source
+    fraction: float
+
+    def draw(self, expected: Floats, rng: np.random.Generator) -> list[Floats]:
+        """Draw both and mix them within each batch."""
+        nominal = self.nominal.draw(expected, rng)
+        signal = self.signal.draw(expected * self.fraction, rng)
+        mixed = [np.concatenate(pair) for pair in zip(nominal, signal, strict=True)]
+        return [events[rng.permutation(len(events))] for events in mixed]
+
+
+def _deal(events: Floats, sizes: NDArray[np.int64]) -> list[Floats]:
+    return [np.ascontiguousarray(part) for part in np.split(events, np.cumsum(sizes)[:-1])]
