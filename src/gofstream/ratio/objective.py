@@ -76,6 +76,10 @@ class Rows:
             pulled.append(total)
         return self._whiten(pulled), values
 
+    def cross(self, z: Floats, index: int) -> Any:
+        """Evaluate f of every column of z on the events of one batch: (columns, events)."""
+        return self.xp.matrix_transpose(self._coefficients(z)) @ self.transposed[index]
+
     def _parts(self, index: int) -> list[slice]:
         count, rank = self.rows[index].shape
         rows = max(1, PART_VALUES // rank)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from gofstream.errors import InputError, refuse_beyond
 from gofstream.ratio.features import CHUNK_VALUES, DATA_SLAB, Features
-from gofstream.ratio.objective import Block, Floats, Indices, to_numpy
+from gofstream.ratio.objective import Block, Floats, Indices, Rows, to_numpy
 
 #: Depth of the Anderson mixing.
 DEPTH = 5
@@ -43,16 +43,20 @@ class Fit:
     t : (T,) the statistic `single` of each batch.
     converged : (T,) whether the gradient norm reached the tolerance.
     gradient_norm : (T,) |∇J| in the metric of H0, so that half its square estimates J - min J.
+    excess : (T,) Σ_R share (e^f - 1): by how much f changes the expected count, relatively.
     passes : (T,) passes over the reference.
     uncovered : (T,) events farther than three widths from every centre, invisible to f.
+    data : the rows of the data, on which any z can be evaluated.
     """
 
     z: Floats
     t: Floats
     converged: NDArray[np.bool_]
     gradient_norm: Floats
+    excess: Floats
     passes: NDArray[np.int64]
     uncovered: NDArray[np.int64]
+    data: Rows
 
 
 def fit_bytes(features: Features, sizes: Sequence[int]) -> int:
@@ -121,8 +125,10 @@ def _one_step(block: Block) -> Fit:
         t=_statistic(block.expected, excess, values),
         converged=np.zeros(len(who), dtype=bool),
         gradient_norm=np.linalg.norm(block.data_gradient(-step, values, who) + slope, axis=0),
+        excess=excess,
         passes=np.ones(len(who), dtype=np.int64),
         uncovered=block.data.uncovered,
+        data=block.data,
     )
 
 
@@ -205,8 +211,10 @@ def _minimise(block: Block, tolerance: float, max_passes: int) -> Fit:
         t=np.zeros(len(block)),
         converged=at_zero <= 0.1 * goal,
         gradient_norm=at_zero,
+        excess=np.zeros(len(block)),
         passes=np.zeros(len(block), dtype=np.int64),
         uncovered=block.data.uncovered,
+        data=block.data,
     )
     live = everyone[~out.converged]
     for index in range(max_passes):
@@ -230,6 +238,7 @@ def _minimise(block: Block, tolerance: float, max_passes: int) -> Fit:
                     trial[:, k], slope[:, k], gradient[:, k], values[k], float(curvature[k])
                 )
                 out.z[:, i], out.t[i], out.gradient_norm[i] = trial[:, k], t[k], norm[k]
+                out.excess[i] = excess[k]
             else:
                 path.reject()
             out.converged[i] = out.gradient_norm[i] <= goal[i]

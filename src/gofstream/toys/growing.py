@@ -1,0 +1,110 @@
+"""The six statistics of many toys, after every number of batches, at the cost of a pass or two.
+
+Two facts make this cheap. e^F is linear in the e^{f_i}, so the reference terms of all statistics
+but `sat` follow from Σ_R share (e^{f_i} - 1), which each fit has already computed; and the running
+sum of N_i e^{f_i} over the batches serves every number of batches. What is left is one sweep over
+the reference for `sat`, and small products over the data. `gofstream.statistics` holds the
+definitions; this computes the same numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gofstream.ratio.features import Features
+from gofstream.ratio.objective import to_numpy
+from gofstream.ratio.solver import Fit
+from gofstream.statistics import STATISTICS
+
+Floats = NDArray[np.float64]
+
+#: e^f is capped here, far above any ratio that data can support, so that float32 holds the sums.
+CAP = 60.0
+
+
+def growing_statistics(
+    features: Features, fit: Fit, expected: Floats, shrink: float = 0.25
+) -> Floats:
+    """Give every statistic of every toy after 1, 2, … N_b batches.
+
+    Parameters
+    ----------
+    features : the width at which the block was fitted.
+    fit : the fits of whole toys, one after another, N_b batches each.
+    expected : (N_b,) N_i(R), the same for every toy.
+    shrink : the b of `next`.
+
+    Returns
+    -------
+    ndarray
+        (toys, 6, N_b), statistics in the order of `STATISTICS`.
+    """
+    count = len(expected)
+    toys = fit.z.shape[1] // count
+    totals = np.cumsum(expected)
+    excess = fit.excess.reshape(toys, count)
+    mean_excess = np.cumsum(expected * excess, axis=1) / totals
+    saturation = _saturation(features, fit, expected)
+    out = np.empty((toys, len(STATISTICS), count))
+    for toy in range(toys):
+        own, on_data, predicted = _data_sums(fit, toy, expected, shrink)
+        singles = 2 * (own - expected * excess[toy])
+        tested = np.array([on_data[: k + 1, k].sum() for k in range(count)])
+        steps = 2 * (predicted[1:] - expected[1:] * shrink * mean_excess[toy, :-1])
+        values = {
+            "single": np.full(count, singles[0]),
+            "sum": np.cumsum(singles),
+            "all": 2 * (tested - totals * mean_excess[toy]),
+            "one": 2 * (on_data[0] - expected[0] * mean_excess[toy]),
+            "sat": 2 * totals / np.arange(1, count + 1) * (saturation[toy] - mean_excess[toy]),
+            "next": np.concatenate([[0.0], np.cumsum(steps)]),
+        }
+        out[toy] = [values[name] for name in STATISTICS]
+    return out
+
+
+def _data_sums(
+    fit: Fit, toy: int, expected: Floats, shrink: float
+) -> tuple[Floats, Floats, Floats]:
+    """Σ f_j, Σ F_k for every k, and Σ G_j, on the events of each batch j of one toy."""
+    count = len(expected)
+    z = fit.z[:, toy * count : (toy + 1) * count]
+    # Row k of this triangle turns the e^{f_i} into e^{F_k}.
+    shares = np.tril(expected / np.cumsum(expected)[:, None])
+    own, on_data, predicted = np.zeros(count), np.zeros((count, count)), np.zeros(count)
+    for j in range(count):
+        f = to_numpy(fit.data.cross(z, toy * count + j))
+        own[j] = f[j].sum(dtype=np.float64)
+        ratio = shares.astype(f.dtype) @ np.exp(np.minimum(f, f.dtype.type(CAP)))
+        on_data[j] = np.log(ratio).sum(axis=1, dtype=np.float64)
+        if j:
+            shrunk = (1 - shrink) + shrink * ratio[j - 1]
+            predicted[j] = np.log(shrunk).sum(dtype=np.float64)
+    return own, on_data, predicted
+
+
+def _saturation(features: Features, fit: Fit, expected: Floats) -> Floats:
+    """Σ_R share e^F F for each toy and number of batches: (toys, N_b)."""
+    count = len(expected)
+    toys = fit.z.shape[1] // count
+    dtype = features.psi.dtype
+    # Batch-major order: the running sum over batches then adds whole planes.
+    z = fit.z.reshape(-1, toys, count).transpose(2, 1, 0).reshape(toys * count, -1).astype(dtype)
+    weight = expected.astype(dtype)[:, None, None]
+    totals = np.cumsum(expected).astype(dtype)[:, None, None]
+    summed = np.zeros(toys * count)
+    for psi, share in features.chunks(toys * count):
+        f = z @ psi.T
+        np.minimum(f, dtype.type(CAP), out=f)
+        ratio = np.exp(f, out=f).reshape(count, toys, -1)
+        ratio *= weight
+        for k in range(1, count):  # np.add.accumulate takes ten times as long
+            ratio[k] += ratio[k - 1]
+        ratio /= totals
+        ratio *= np.log(ratio)
+        flat = ratio.reshape(toys * count, -1)
+        summed += flat @ (np.ones(flat.shape[1], dtype) if share is None else share)
+    if features.share is None:
+        summed /= features.n_reference
+    return summed.reshape(count, toys).T
