@@ -54,6 +54,10 @@ class NumericalError(GofstreamError):
     """A factorisation or a minimisation failed."""
 
 
+class StoppedError(GofstreamError):
+    """The user stopped a long run; what was done is kept."""
+
+
 class FormatError(GofstreamError):
     """A stored model is damaged or was not written by this package."""
 

@@ -1,0 +1,151 @@
+"""The null distribution: one file with t of every toy, statistic, width and number of batches.
+
+Format, version 1: an SQLite file. Table `about` (key, value) holds JSON; `blocks` (width, block,
+unconverged, t) holds, for each width index and block of toys, little-endian float64 numbers in the
+order toy, statistic, number of batches. A block is written in one transaction, so a file is whole
+whatever happens to the program that writes it; blocks that are missing can be added at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gofstream.errors import FormatError
+from gofstream.statistics import STATISTICS
+
+Floats = NDArray[np.float64]
+
+FORMAT = "gofstream.null"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NullTable:
+    """Toys in memory.
+
+    Attributes
+    ----------
+    t : (B, 6, widths, N_b).
+    about : what the toys were made with.
+    unconverged : fits that did not converge.
+    """
+
+    t: Floats
+    about: Mapping[str, Any]
+    unconverged: int
+
+    def statistic(self, name: str, batches: int | None = None) -> Floats:
+        """Values of one statistic after so many batches (default: all): (B, widths)."""
+        after = self.t.shape[3] if batches is None else batches
+        return np.asarray(self.t[:, list(STATISTICS).index(name), :, after - 1])
+
+
+class NullFile:
+    """A null on disk, growing block by block.
+
+    Parameters
+    ----------
+    path : the file; made if it does not exist.
+    about : what decides the numbers; must agree with what the file says.
+
+    Raises
+    ------
+    FormatError
+        If the file is damaged, of a newer format, or made with something else; it says which field.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        self.path = path
+        self.about = {"format": FORMAT, "version": VERSION, **about}
+        try:
+            with self._connect() as connection:
+                self._open(connection)
+        except sqlite3.DatabaseError as error:
+            raise FormatError(
+                f"{self.path} cannot be used as a null file ({error}); move it away, or give "
+                "another name"
+            ) from error
+
+    def _connect(self) -> closing[sqlite3.Connection]:
+        connection = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+        connection.execute("PRAGMA synchronous = FULL")
+        return closing(connection)
+
+    def _open(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT)")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS blocks (width INTEGER, block INTEGER, unconverged INTEGER, "
+            "t BLOB, PRIMARY KEY (width, block))"
+        )
+        stored = dict(connection.execute("SELECT key, value FROM about"))
+        wanted = {key: json.dumps(value, sort_keys=True) for key, value in self.about.items()}
+        if not stored:
+            connection.executemany("INSERT INTO about VALUES (?, ?)", wanted.items())
+        connection.execute("COMMIT")
+        for key in ("format", "version", *wanted) if stored else ():
+            if stored.get(key) != wanted[key]:
+                raise FormatError(
+                    f"{self.path} was made with another {key}: {_short(stored.get(key))} there, "
+                    f"{_short(wanted[key])} here; give another file, or make this one anew"
+                )
+
+    def blocks(self) -> set[tuple[int, int]]:
+        """Tell which (width, block) are there."""
+        with self._connect() as connection:
+            return set(connection.execute("SELECT width, block FROM blocks"))
+
+    def put(self, width: int, block: int, t: Floats, unconverged: int) -> None:
+        """Keep one block, for good once this returns."""
+        data = np.ascontiguousarray(t, dtype="<f8").tobytes()
+        with self._connect() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?)",
+                (width, block, unconverged, data),
+            )
+
+    def load(self, toys: int) -> NullTable:
+        """Read the first ``toys`` toys at all widths.
+
+        Raises
+        ------
+        FormatError
+            If a block is missing or of the wrong length.
+        """
+        widths, batches = len(self.about["widths"]), len(self.about["expected"])
+        size = int(self.about["toys_per_block"])
+        count = -(-toys // size)
+        t = np.empty((count * size, len(STATISTICS), widths, batches))
+        unconverged = 0
+        with self._connect() as connection:
+            for width in range(widths):
+                for block in range(count):
+                    row = connection.execute(
+                        "SELECT unconverged, t FROM blocks WHERE width = ? AND block = ?",
+                        (width, block),
+                    ).fetchone()
+                    if row is None or len(row[1]) != 8 * size * len(STATISTICS) * batches:
+                        state = "missing" if row is None else "damaged"
+                        raise FormatError(
+                            f"{self.path}: block {block} of width {width} is {state}; run the "
+                            "calibration again to complete it"
+                        )
+                    values = np.frombuffer(row[1], dtype="<f8")
+                    t[block * size : (block + 1) * size, :, width] = values.reshape(
+                        size, len(STATISTICS), batches
+                    )
+                    unconverged += row[0]
+        return NullTable(t[:toys], self.about, unconverged)
+
+
+def _short(text: str | None) -> str:
+    return "nothing" if text is None else text if len(text) < 80 else text[:77] + "..."

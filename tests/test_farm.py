@@ -1,0 +1,250 @@
+"""The farm: the same bits whoever works, whatever dies, and in whatever order."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gofstream.datasets import expo1d
+from gofstream.errors import FormatError, InputError, StoppedError
+from gofstream.execution import thread_workers
+from gofstream.inference.calibrate import calibrate
+from gofstream.inference.null import NullFile
+from gofstream.ratio.learner import Learner
+from gofstream.sample import Sample
+from gofstream.settings import Settings
+from gofstream.statistics import STATISTICS
+from gofstream.toys.farm import Plan
+from gofstream.toys.sources import Simulator
+
+Floats = NDArray[np.float64]
+TOYS = 40
+
+
+def small_plan(seed: int = 1, expected: float = 150.0, reference_seed: int = 2) -> Plan:
+    """Make four batches of 150 events against 4000 reference events, at two widths."""
+    rng = np.random.default_rng(reference_seed)
+    reference = Sample.from_array(expo1d.reference(4000, rng), name="reference")
+    settings = Settings(widths=(0.4, 1.5), n_centres=60)
+    learner = Learner.prepare(reference, settings, expected=expected, rng=rng)
+    source = Simulator(expo1d.reference)
+    return Plan(learner, source, "expo1d", np.full(4, expected), seed)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Floats:
+    """Make the table that all others must equal, with one thread."""
+    path = tmp_path_factory.mktemp("null") / "one.null"
+    with thread_workers(1) as executor:
+        made = calibrate(small_plan(), TOYS, path, executor)
+    assert made.unconverged == 0
+    assert made.t.shape == (TOYS, 6, 2, 4)
+    assert np.isfinite(made.t).all()
+    return made.t
+
+
+class Shuffled(Executor):
+    """Runs what it is given late, and in a random order."""
+
+    def __init__(self) -> None:
+        """Start with nothing to do."""
+        self.inner = ThreadPoolExecutor(1)
+        self.waiting: list[tuple[Future[Any], Any, Any]] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Keep the call; run those kept, shuffled, as soon as somebody waits."""
+        future: Future[Any] = Future()
+        self.waiting.append((future, fn, args))
+        if len(self.waiting) == 1:
+            threading.Timer(0.05, self._drain).start()
+        return future
+
+    def _drain(self) -> None:
+        calls, self.waiting = self.waiting, []
+        random.Random(1).shuffle(calls)
+        for future, fn, args in calls:
+            future.set_result(fn(*args))
+
+
+@pytest.mark.parametrize("threads", [2, 4])
+def test_any_number_of_threads(table: Floats, tmp_path: Path, threads: int) -> None:
+    """Bit-identical."""
+    with thread_workers(threads) as executor:
+        made = calibrate(small_plan(), TOYS, tmp_path / "n.null", executor)
+    assert made.t.tobytes() == table.tobytes()
+
+
+def test_any_order_of_blocks(table: Floats, tmp_path: Path) -> None:
+    """Bit-identical."""
+    made = calibrate(small_plan(), TOYS, tmp_path / "n.null", Shuffled())
+    assert made.t.tobytes() == table.tobytes()
+
+
+def test_more_toys_are_added(table: Floats, tmp_path: Path) -> None:
+    """The first stay as they are and are not made again; a smaller number reads a part."""
+    path = tmp_path / "n.null"
+    calls: list[tuple[int, int]] = []
+    with thread_workers(2) as executor:
+        first = calibrate(small_plan(), 13, path, executor)
+        made = calibrate(
+            small_plan(), TOYS, path, executor, progress=lambda d, n: calls.append((d, n))
+        )
+        part = calibrate(small_plan(), 13, path, executor)
+    assert first.t.tobytes() == table[:13].tobytes() == part.t.tobytes()
+    assert made.t.tobytes() == table.tobytes()
+    assert calls[0] == (4, 10)
+    assert calls[-1] == (10, 10)
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+from pathlib import Path
+from test_farm import TOYS, calibrate, small_plan, thread_workers
+with thread_workers(1) as executor:
+    calibrate(small_plan(), TOYS, Path({path!r}), executor)
+"""
+
+
+def test_killed_and_resumed(table: Floats, tmp_path: Path) -> None:
+    """SIGKILL at random moments until it gets through: the file is whole, the bits are the same."""
+    path = tmp_path / "killed.null"
+    script = SCRIPT.format(tests=str(Path(__file__).parent), path=str(path))
+    rng = random.Random(5)
+    kept = [0]
+    for _ in range(6):
+        process = subprocess.Popen([sys.executable, "-c", script])
+        limit = time.monotonic() + 60
+        target = kept[-1] + rng.randrange(1, 3)
+        while process.poll() is None and time.monotonic() < limit:
+            if path.exists() and _count(path) >= target:
+                time.sleep(rng.uniform(0, 0.02))
+                break
+            time.sleep(0.002)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        kept.append(_count(path))
+    assert kept == sorted(kept)
+    assert kept[-1] >= 6
+    with thread_workers(2) as executor:
+        made = calibrate(small_plan(), TOYS, path, executor)
+    assert made.t.tobytes() == table.tobytes()
+
+
+def _count(path: Path) -> int:
+    try:
+        with sqlite3.connect(path, timeout=5) as connection:
+            return int(connection.execute("SELECT count(*) FROM blocks").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def test_stopped_by_the_user(table: Floats, tmp_path: Path) -> None:
+    """Ctrl-C keeps what is done and says how to go on; going on loses nothing."""
+    path = tmp_path / "n.null"
+
+    def stop(done: int, total: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    with thread_workers(2) as executor:
+        with pytest.raises(StoppedError, match=r"3 of 10 blocks.*same call.*goes on"):
+            calibrate(small_plan(), TOYS, path, executor, progress=stop)
+        seen: list[int] = []
+        made = calibrate(small_plan(), TOYS, path, executor, progress=lambda d, n: seen.append(d))
+    assert seen[0] == 3
+    assert made.t.tobytes() == table.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("plan", "field"),
+    [
+        (small_plan(reference_seed=3), "reference"),
+        (small_plan(seed=2), "seed"),
+        (replace(small_plan(), stream="other"), "stream"),
+        (replace(small_plan(), source_name="pool"), "source"),
+        (replace(small_plan(), expected=np.full(4, 160.0)), "expected"),
+    ],
+)
+def test_another_plan_is_refused(plan: Plan, field: str, tmp_path: Path) -> None:
+    """The text says which field differs."""
+    path = tmp_path / "n.null"
+    NullFile(path, small_plan().about())
+    with pytest.raises(FormatError, match=f"made with another {field}:"):
+        NullFile(path, plan.about())
+
+
+def test_damaged_and_newer_files(tmp_path: Path) -> None:
+    """Neither is used, and neither is changed."""
+    path = tmp_path / "n.null"
+    path.write_bytes(b"not a database, but long enough to be read as one" * 100)
+    before = path.read_bytes()
+    with pytest.raises(FormatError, match=r"n\.null cannot be used as a null file"):
+        NullFile(path, small_plan().about())
+    assert path.read_bytes() == before
+    newer = tmp_path / "newer.null"
+    NullFile(newer, small_plan().about())
+    with sqlite3.connect(newer) as connection:
+        connection.execute("UPDATE about SET value = '2' WHERE key = 'version'")
+    with pytest.raises(FormatError, match="another version: 2 there, 1 here"):
+        NullFile(newer, small_plan().about())
+
+
+def test_a_missing_or_cut_block_is_named(tmp_path: Path) -> None:
+    """Loading says which block, and what to do."""
+    path = tmp_path / "n.null"
+    with thread_workers(1) as executor:
+        calibrate(small_plan(), 8, path, executor)
+    file = NullFile(path, small_plan().about())
+    with pytest.raises(FormatError, match="block 1 of width 0 is missing"):
+        file.load(16)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE blocks SET t = substr(t, 1, 100) WHERE width = 1")
+    with pytest.raises(FormatError, match="block 0 of width 1 is damaged"):
+        file.load(8)
+
+
+def test_the_file_is_readable_by_plain_sql(table: Floats, tmp_path: Path) -> None:
+    """As the format is documented: JSON, and little-endian numbers."""
+    path = tmp_path / "n.null"
+    with thread_workers(1) as executor:
+        calibrate(small_plan(), 8, path, executor)
+    with sqlite3.connect(path) as connection:
+        about = dict(connection.execute("SELECT key, value FROM about"))
+        data = connection.execute("SELECT t FROM blocks WHERE width = 1").fetchone()[0]
+    assert json.loads(about["widths"]) == [0.4, 1.5]
+    assert json.loads(about["format"]) == "gofstream.null"
+    t = np.frombuffer(data, "<f8").reshape(8, 6, 4)
+    assert (t == table[:8, :, 1]).all()
+
+
+def test_table_by_name(table: Floats, tmp_path: Path) -> None:
+    """Statistics are found by their names, after any number of batches."""
+    with thread_workers(1) as executor:
+        made = calibrate(small_plan(), TOYS, tmp_path / "n.null", executor)
+    for k, name in enumerate(STATISTICS):
+        assert (made.statistic(name) == table[:, k, :, 3]).all()
+        assert (made.statistic(name, 2) == table[:, k, :, 1]).all()
+
+
+def test_toys_that_would_need_centres_of_their_own() -> None:
+    """Refused, rather than calibrated wrongly."""
+    plan = small_plan()
+    learner = replace(plan.learner, settings=plan.learner.settings.changed(cover=True))
+    with pytest.raises(InputError, match="centres from the data"):
+        replace(plan, learner=learner)
