@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those whose names are given: expo1d, dimuon5d, reduction, growth."""
+"""Run all benchmarks, or those whose names are given: expo1d, dimuon5d, reduction, farm, growth."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks import fits, growth, reduction
+from benchmarks import farm, fits, growth, reduction
 from benchmarks.machine import emit, gemm_peak, gemv_bandwidth
 
 
@@ -22,9 +22,11 @@ def main(wanted: list[str]) -> None:
         if "reduction" in wanted:
             reduction.run(fits.expo_problem(), (0.1, 0.7, 3.0))
             reduction.run(fits.dimuon_problem(), (1.9, 4.4, 6.6))
+        if "farm" in wanted:
+            farm.run()
         if "growth" in wanted:
             growth.run()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["expo1d", "dimuon5d", "reduction", "growth"])
+    main(sys.argv[1:] or ["expo1d", "dimuon5d", "reduction", "farm", "growth"])

@@ -20,32 +20,55 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
-def test_demo_prints_a_table_and_draws_a_picture(tmp_path: Path) -> None:
-    """All six statistics at all five widths, and a picture that is not blank."""
+def rows(text: str) -> dict[str, list[str]]:
+    """Pick the lines of the table: the values of each statistic, by width."""
+    found = (line.split() for line in text.splitlines())
+    return {words[0]: words[1:] for words in found if words and words[0] in STATISTICS}
+
+
+def test_demo_gives_a_verdict_and_draws_pictures(tmp_path: Path) -> None:
+    """All six statistics at all five widths, a p and Z for each, pictures that are not blank."""
     picture = tmp_path / "new" / "demo.png"
-    done = run("demo", "--seed", "3", "--out", str(picture))
+    done = run("demo", "--seed", "3", "--toys", "12", "--out", str(picture))
     assert done.returncode == 0, done.stderr
-    for name in STATISTICS:
-        row = next(line for line in done.stdout.splitlines() if f"│ {name} " in line)
-        assert len(row.split("│")) == 2 + 1 + 5
-        assert all(float(cell) > -100 for cell in row.split("│")[2:-1])
-    assert str(picture) in done.stdout.replace("\n", "")
-    pixels = imread(picture)
-    assert pixels.shape[0] > 500
-    assert pixels.std() > 0.05
+    table = rows(done.stdout)
+    assert list(table) == list(STATISTICS)
+    assert all(len(values) == 5 for values in table.values())
+    p_lines = [line.split() for line in done.stdout.splitlines() if line.startswith("   p ")]
+    assert len(p_lines) == 6
+    for line in p_lines:
+        *p, z = (float(word.rstrip("*")) for word in line[1:])
+        assert len(p) == 6
+        assert all(0 < value <= 1 for value in p)
+        assert -3 < z < 40
+    for path in (picture, picture.with_stem("demo-null")):
+        assert path.name in done.stdout.replace("\n", "")
+        pixels = imread(path)
+        assert pixels.shape[0] > 500
+        assert pixels.std() > 0.05
+    assert picture.with_suffix(".null").exists()
 
 
 def test_demo_repeats_with_the_same_seed(tmp_path: Path) -> None:
-    """The same seed gives the same table, another seed another one."""
+    """The same seed gives the same verdict from toys made or kept, another seed another one."""
     tables = []
-    for seed in ("4", "4", "5"):
-        result = CliRunner().invoke(
-            cli, ["demo", "--seed", seed, "--signal", "none", "--out", str(tmp_path / "a.svg")]
-        )
+    for name, seed in (("a", "4"), ("a", "4"), ("b", "4"), ("c", "5")):
+        out = tmp_path / f"{name}.svg"
+        arguments = ["demo", "--seed", seed, "--toys", "10", "--signal", "none", "--out", str(out)]
+        result = CliRunner().invoke(cli, arguments)
         assert result.exit_code == 0, result.output
-        tables.append([line for line in result.output.splitlines() if "│" in line])
-    assert tables[0] == tables[1]
-    assert tables[0] != tables[2]
+        tables.append([line for line in result.output.splitlines() if "σ" not in line][:14])
+    assert tables[0] == tables[1] == tables[2]
+    assert tables[0] != tables[3]
+
+
+def test_toys_of_another_seed_are_not_used(tmp_path: Path) -> None:
+    """The null file says what it was made with; nothing is overwritten."""
+    out = tmp_path / "a.png"
+    assert run("demo", "--seed", "4", "--toys", "10", "--out", str(out)).returncode == 0
+    done = run("demo", "--seed", "5", "--toys", "10", "--out", str(out))
+    assert done.returncode == 2
+    assert "made with another reference" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -52,10 +52,10 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Floats:
     path = tmp_path_factory.mktemp("null") / "one.null"
     with thread_workers(1) as executor:
         made = calibrate(small_plan(), TOYS, path, executor)
-    assert made.unconverged == 0
-    assert made.t.shape == (TOYS, 6, 2, 4)
-    assert np.isfinite(made.t).all()
-    return made.t
+    assert made.table.unconverged == 0
+    assert made.table.t.shape == (TOYS, 6, 2, 4)
+    assert np.isfinite(made.table.t).all()
+    return made.table.t
 
 
 class Shuffled(Executor):
@@ -86,13 +86,13 @@ def test_any_number_of_threads(table: Floats, tmp_path: Path, threads: int) -> N
     """Bit-identical."""
     with thread_workers(threads) as executor:
         made = calibrate(small_plan(), TOYS, tmp_path / "n.null", executor)
-    assert made.t.tobytes() == table.tobytes()
+    assert made.table.t.tobytes() == table.tobytes()
 
 
 def test_any_order_of_blocks(table: Floats, tmp_path: Path) -> None:
     """Bit-identical."""
     made = calibrate(small_plan(), TOYS, tmp_path / "n.null", Shuffled())
-    assert made.t.tobytes() == table.tobytes()
+    assert made.table.t.tobytes() == table.tobytes()
 
 
 def test_more_toys_are_added(table: Floats, tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_more_toys_are_added(table: Floats, tmp_path: Path) -> None:
             small_plan(), TOYS, path, executor, progress=lambda d, n: calls.append((d, n))
         )
         part = calibrate(small_plan(), 13, path, executor)
-    assert first.t.tobytes() == table[:13].tobytes() == part.t.tobytes()
-    assert made.t.tobytes() == table.tobytes()
+    assert first.table.t.tobytes() == table[:13].tobytes() == part.table.t.tobytes()
+    assert made.table.t.tobytes() == table.tobytes()
     assert calls[0] == (4, 10)
     assert calls[-1] == (10, 10)
 
@@ -143,7 +143,7 @@ def test_killed_and_resumed(table: Floats, tmp_path: Path) -> None:
     assert kept[-1] >= 6
     with thread_workers(2) as executor:
         made = calibrate(small_plan(), TOYS, path, executor)
-    assert made.t.tobytes() == table.tobytes()
+    assert made.table.t.tobytes() == table.tobytes()
 
 
 def _count(path: Path) -> int:
@@ -168,7 +168,7 @@ def test_stopped_by_the_user(table: Floats, tmp_path: Path) -> None:
         seen: list[int] = []
         made = calibrate(small_plan(), TOYS, path, executor, progress=lambda d, n: seen.append(d))
     assert seen[0] == 3
-    assert made.t.tobytes() == table.tobytes()
+    assert made.table.t.tobytes() == table.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -238,8 +238,8 @@ def test_table_by_name(table: Floats, tmp_path: Path) -> None:
     with thread_workers(1) as executor:
         made = calibrate(small_plan(), TOYS, tmp_path / "n.null", executor)
     for k, name in enumerate(STATISTICS):
-        assert (made.statistic(name) == table[:, k, :, 3]).all()
-        assert (made.statistic(name, 2) == table[:, k, :, 1]).all()
+        assert (made.table.statistic(name) == table[:, k, :, 3]).all()
+        assert (made.table.statistic(name, 2) == table[:, k, :, 1]).all()
 
 
 def test_toys_that_would_need_centres_of_their_own() -> None:

@@ -1,4 +1,4 @@
-"""`gofstream demo`: EXPO-1D with an injected signal, learnt in eight batches."""
+"""`gofstream demo`: EXPO-1D with an injected signal, tested in eight batches."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from pathlib import Path
 import click
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 
+from gofstream.cli.progress import blocks_bar
 from gofstream.datasets import expo1d
+from gofstream.execution import thread_workers
+from gofstream.inference.calibrate import calibrate
 from gofstream.ratio.learner import Learner, Learnt
 from gofstream.ratio.model import Aggregate
-from gofstream.report.plots import Reconstruction, plot_reconstruction
+from gofstream.report.plots import Reconstruction, plot_null, plot_reconstruction
 from gofstream.sample import Sample
 from gofstream.settings import preset
-from gofstream.statistics import STATISTICS
+from gofstream.toys.farm import Plan
+from gofstream.toys.sources import Simulator
 
 #: The width whose models are drawn: narrow enough to show the noise that averaging removes.
 DRAWN_WIDTH = 0.3
@@ -34,14 +36,23 @@ FORMATS = (".png", ".pdf", ".svg")
 )
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
 @click.option(
+    "--toys",
+    type=click.IntRange(min=10),
+    default=60,
+    show_default=True,
+    help="Pseudo-experiments behind the p-values.",
+)
+@click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("gofstream-demo.png"),
     show_default=True,
     help="Where the picture goes; the ending says the format (png, pdf, svg).",
 )
-def demo(signal: str, seed: int, out: Path) -> None:
-    r"""Learn from eight batches of EXPO-1D data, and draw what was learnt.
+def demo(signal: str, seed: int, toys: int, out: Path) -> None:
+    r"""Test eight batches of EXPO-1D data, and draw what was learnt.
+
+    The toys are kept beside the picture: a second run with the same seed uses them again.
 
     \b
     Example:
@@ -60,57 +71,27 @@ def demo(signal: str, seed: int, out: Path) -> None:
         Sample.from_array(events, name=f"batch {i + 1}")
         for i, events in enumerate(expo1d.batches(study.expected, study.batches, rng, injected))
     ]
-    expected = [study.expected / study.batches] * study.batches
+    expected = np.full(study.batches, study.expected / study.batches)
     learner = Learner.prepare(reference, study.settings, expected=expected[0], rng=rng)
-    learnt: dict[float, Learnt] = {}
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    ) as progress:
-        task = progress.add_task("learning at five widths", total=2 * len(learner.widths))
-        for width in learner.widths:
-            features = learner.features(width)
-            progress.advance(task)
-            learnt[width] = learner.learn(features, batches, expected)
-            progress.advance(task)
+    plan = Plan(learner, Simulator(expo1d.reference), "the exact simulator", expected, seed)
+    null = out.with_suffix(".null")
+    with thread_workers() as executor, blocks_bar(console, f"{toys} toys") as progress:
+        calibration = calibrate(plan, toys, null, executor, progress=progress)
+    with console.status("testing the data"):
+        result = calibration.test(batches)
+        learnt = learner.learn(learner.features(DRAWN_WIDTH), batches, expected.tolist())
     strength = f"{injected.fraction:.2%} of {signal} signal" if injected else "no signal"
-    console.print(
-        f"EXPO-1D: reference of {len(reference)} events, {sum(map(len, batches))} data events in "
-        f"{len(batches)} batches ({study.expected:.0f} expected, {strength})."
-    )
-    console.print(_table(learnt))
-    _complain(console, learnt)
-    figure = plot_reconstruction(
-        _reconstruct(reference, batches, expected, learnt[DRAWN_WIDTH], injected),
+    console.print(f"EXPO-1D with {strength}, {len(batches)} batches")
+    console.print(str(result), highlight=False, soft_wrap=True)
+    picture = plot_reconstruction(
+        _reconstruct(reference, batches, expected.tolist(), learnt, injected),
         f"EXPO-1D, {strength}: what batches and aggregate learnt (width {DRAWN_WIDTH})",
     )
-    figure.savefig(out, dpi=130)
-    console.print(f"Picture: {out}   ({time.perf_counter() - start:.1f} s in all)")
-
-
-def _table(learnt: dict[float, Learnt]) -> Table:
-    table = Table(title="Test statistics t, by width of the kernel")
-    table.add_column("statistic")
-    for width in learnt:
-        table.add_column(f"{width:g}", justify="right")
-    for name, statistic in STATISTICS.items():
-        table.add_row(name, *(f"{statistic(result.ratios):.1f}" for result in learnt.values()))
-    table.caption = "Large t means surprising; how surprising takes the null distribution of t."
-    return table
-
-
-def _complain(console: Console, learnt: dict[float, Learnt]) -> None:
-    for width, result in learnt.items():
-        lost = int(result.fit.uncovered.sum())
-        if lost:
-            console.print(f"width {width:g}: events far from every centre, unseen: {lost}")
-        for i in np.flatnonzero(~result.fit.converged):
-            norm = result.fit.gradient_norm[i]
-            console.print(f"width {width:g}, batch {i + 1}: not converged (gradient {norm:.1e})")
+    picture.savefig(out, dpi=130)
+    nulls = out.with_stem(f"{out.stem}-null")
+    plot_null(calibration.table, result, f"EXPO-1D, {strength}").savefig(nulls, dpi=100)
+    took = time.perf_counter() - start
+    console.print(f"Pictures: {out} and {nulls}; toys kept in {null}   ({took:.1f} s in all)")
 
 
 def _reconstruct(

@@ -164,6 +164,13 @@ class PValue:
         return f"p = {self.p:.3g}, Z = {self.z:.2f}{mark}"
 
 
+def with_p(
+    p: float, hits: int, toys: int, *, extrapolated: bool, law: FittedLaw | None = None
+) -> PValue:
+    """Dress a p-value, given how many of the toys were as extreme."""
+    return PValue(p, float(z_score(p)), *binomial_interval(hits, toys), extrapolated, law)
+
+
 def p_value(t: float, null: ArrayLike, law: Law | None = None) -> PValue:
     """Give the p-value of t against toys.
 
@@ -188,11 +195,10 @@ def p_value(t: float, null: ArrayLike, law: Law | None = None) -> PValue:
     toys = np.asarray(null, dtype=np.float64)
     hits = int(np.count_nonzero(toys >= t))
     p = (1 + hits) / (1 + len(toys))
-    low, high = binomial_interval(hits, len(toys))
     fitted = None if law is None else fit_law(toys, law)
     extrapolated = False
     if hits == 0 and fitted is not None and fitted.usable:
         tail = float(fitted.tail(t))
         if tail < p:
             p, extrapolated = max(tail, np.finfo(np.float64).tiny), True
-    return PValue(p, float(z_score(p)), low, high, extrapolated, fitted)
+    return with_p(p, hits, len(toys), extrapolated=extrapolated, law=fitted)

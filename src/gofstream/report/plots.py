@@ -11,6 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from gofstream.inference.null import NullTable
+from gofstream.inference.result import TestResult
+
 Floats = NDArray[np.float64]
 
 # Okabe and Ito's palette.
@@ -139,3 +142,28 @@ def _draw_ratio(
         axes.plot(content.grid, content.true_ratio, color=ORANGE, lw=1.5, ls="--", zorder=4)
     axes.set_xlim(content.edges[0], content.edges[-1])
     axes.set_ylim(0, 2.1)
+
+
+def plot_null(table: NullTable, result: TestResult, title: str) -> Figure:
+    """Draw the null distribution of every statistic at every width, with the observed value."""
+    names, widths = list(result.statistics), result.widths
+    figure = Figure(
+        figsize=(2.5 * len(widths) + 0.8, 1.55 * len(names) + 0.9), layout="constrained"
+    )
+    panels = figure.subplots(len(names), len(widths), squeeze=False)
+    figure.suptitle(f"{title}\nblue: {result.toys} toys; line: observed, with its p-value")
+    for row, name in zip(panels, names, strict=True):
+        toys, found = table.statistic(name), result.statistics[name]
+        for k, axes in enumerate(row):
+            axes.hist(toys[:, k], bins=20, color=SKY)
+            axes.axvline(found.t[k], color=ORANGE, lw=2)
+            mark = "*" if found.p[k].extrapolated else ""
+            axes.set_title(f"p = {found.p[k].p:.2g}{mark}", fontsize=9, loc="right", pad=2)
+            axes.set_yticks([])
+            axes.tick_params(labelsize=8)
+        row[0].set_ylabel(name, fontsize=11)
+    for axes, width in zip(panels[-1], widths, strict=True):
+        axes.set_xlabel(f"t at σ = {width:g}")
+    if any(p.extrapolated for found in result.statistics.values() for p in found.p):
+        figure.supxlabel("* extrapolated beyond the toys", fontsize=9, ha="left", x=0.01)
+    return figure

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gofstream.errors import InputError, StoppedError
 from gofstream.ratio.features import Features
 from gofstream.ratio.learner import Learner
-from gofstream.ratio.solver import fit
+from gofstream.ratio.solver import Fit, fit
 from gofstream.sample import Sample
 from gofstream.toys.growing import growing_statistics
 from gofstream.toys.sources import Source, toy_rng
@@ -52,6 +52,7 @@ class Plan:
     source_name : what to call it in the file; give another source another name.
     expected : (N_b,) N_i(R).
     seed, stream : with the number of a toy, its seed.
+    shape_only : the sizes of batches are held at ``expected``, which then are those observed.
     """
 
     learner: Learner
@@ -60,6 +61,7 @@ class Plan:
     expected: Floats
     seed: int
     stream: str = "null"
+    shape_only: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what the farm cannot repeat in every toy yet."""
@@ -91,32 +93,43 @@ class Plan:
             "source": self.source_name,
             "seed": self.seed,
             "stream": self.stream,
+            "shape_only": self.shape_only,
             "toys_per_block": self.toys_per_block,
         }
 
 
 def compute_block(plan: Plan, features: Features, block: int) -> tuple[Floats, int]:
     """Make one block of toys at one width: (toys, 6, N_b), and how many fits did not converge."""
-    settings, columns = plan.learner.settings, plan.learner.scaling.columns
-    periodic = plan.learner.scaling.periodic
+    scaling = plan.learner.scaling
     first = block * plan.toys_per_block
     batches: list[Floats] = []
     for toy in range(first, first + plan.toys_per_block):
-        drawn = plan.source.draw(plan.expected, toy_rng(plan.seed, plan.stream, toy))
-        for events in drawn:
-            sample = Sample.from_array(events, columns, periodic=periodic, name=f"toy {toy}")
-            batches.append(plan.learner.scaling.apply(sample))
+        rng = toy_rng(plan.seed, plan.stream, toy)
+        for events in plan.source.draw(plan.expected, rng, fixed=plan.shape_only):
+            sample = Sample.from_array(
+                events, scaling.columns, periodic=scaling.periodic, name=f"toy {toy}"
+            )
+            batches.append(scaling.apply(sample))
+    t, done = statistics_of(plan, features, batches)
+    return t, 0 if plan.learner.settings.one_step else int(np.count_nonzero(~done.converged))
+
+
+def statistics_of(plan: Plan, features: Features, batches: list[Floats]) -> tuple[Floats, Fit]:
+    """Fit whole data sets, one after another, and give their statistics: (sets, 6, N_b).
+
+    Data go the same way as toys: only the rounding of a block of another size differs.
+    """
+    settings = plan.learner.settings
     done = fit(
         features,
         batches,
-        np.tile(plan.expected, plan.toys_per_block),
+        np.tile(plan.expected, len(batches) // len(plan.expected)),
         one_step=settings.one_step,
         tolerance=settings.tolerance,
         max_passes=settings.max_passes,
         memory=settings.memory,
     )
-    t = growing_statistics(features, done, plan.expected, settings.shrink)
-    return t, 0 if settings.one_step else int(np.count_nonzero(~done.converged))
+    return growing_statistics(features, done, plan.expected, settings.shrink), done
 
 
 def run(

@@ -42,8 +42,14 @@ def toy_rng(seed: int, stream: str, toy: int) -> np.random.Generator:
 class Source(Protocol):
     """Anything that can draw a data set."""
 
-    def draw(self, expected: Floats, rng: np.random.Generator) -> list[Floats]:
-        """Draw the batches of one toy, given what is expected in each."""
+    def draw(
+        self, expected: Floats, rng: np.random.Generator, *, fixed: bool = False
+    ) -> list[Floats]:
+        """Draw the batches of one toy, given what is expected in each.
+
+        Sizes are Poisson, or exactly those expected if ``fixed``: a test of the shape alone holds
+        them at what was observed.
+        """
         ...
 
 
@@ -65,9 +71,11 @@ class Simulator:
 
     simulate: Callable[[int, np.random.Generator], Floats]
 
-    def draw(self, expected: Floats, rng: np.random.Generator) -> list[Floats]:
-        """Draw Poisson sizes, then all events, and deal them out."""
-        sizes = rng.poisson(expected)
+    def draw(
+        self, expected: Floats, rng: np.random.Generator, *, fixed: bool = False
+    ) -> list[Floats]:
+        """Draw sizes, then all events, and deal them out."""
+        sizes = _sizes(expected, rng, fixed)
         total = int(sizes.sum())
         events = np.asarray(self.simulate(total, rng), dtype=np.float64)
         if events.ndim != 2 or len(events) != total:
@@ -121,9 +129,11 @@ class Pool:
             stacklevel=2,
         )
 
-    def draw(self, expected: Floats, rng: np.random.Generator) -> list[Floats]:
+    def draw(
+        self, expected: Floats, rng: np.random.Generator, *, fixed: bool = False
+    ) -> list[Floats]:
         """Draw all batches of a toy together, no event twice."""
-        sizes = rng.poisson(expected)
+        sizes = _sizes(expected, rng, fixed)
         share = None if self.sample.weights is None else self.sample.share
         rows = rng.choice(len(self.sample), size=int(sizes.sum()), replace=False, p=share)
         return _deal(self.sample.values[rows].astype(np.float64), sizes)
@@ -143,12 +153,23 @@ class Injected:
     signal: Source
     fraction: float
 
-    def draw(self, expected: Floats, rng: np.random.Generator) -> list[Floats]:
+    def draw(
+        self, expected: Floats, rng: np.random.Generator, *, fixed: bool = False
+    ) -> list[Floats]:
         """Draw both and mix them within each batch."""
-        nominal = self.nominal.draw(expected, rng)
-        signal = self.signal.draw(expected * self.fraction, rng)
+        added = expected * self.fraction
+        if fixed:  # the whole is fixed; which events are signal is chance
+            chance = self.fraction / (1 + self.fraction)
+            added = rng.binomial(expected.astype(np.int64), chance).astype(np.float64)
+            expected = expected - added
+        nominal = self.nominal.draw(expected, rng, fixed=fixed)
+        signal = self.signal.draw(added, rng, fixed=fixed)
         mixed = [np.concatenate(pair) for pair in zip(nominal, signal, strict=True)]
         return [events[rng.permutation(len(events))] for events in mixed]
+
+
+def _sizes(expected: Floats, rng: np.random.Generator, fixed: bool) -> NDArray[np.int64]:
+    return expected.astype(np.int64) if fixed else rng.poisson(expected)
 
 
 def _deal(events: Floats, sizes: NDArray[np.int64]) -> list[Floats]:

@@ -1,0 +1,50 @@
+"""Progress of long runs: a bar in a terminal, a line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+#: Seconds between lines where there is no terminal.
+QUIET = 10.0
+
+
+@contextmanager
+def blocks_bar(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+    """Give a function to call with (done, total) blocks; it shows rate and time left."""
+    if not console.is_terminal:
+        yield _lines(console, what)
+        return
+    with Progress(
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("blocks, left:"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    ) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _lines(console: Console, what: str) -> Callable[[int, int], None]:
+    begun = last = time.monotonic()
+    first: int | None = None
+
+    def show(done: int, total: int) -> None:
+        nonlocal last, first
+        now = time.monotonic()
+        first = done if first is None else first
+        if now - last < QUIET:
+            return
+        last = now
+        rate = (done - first) / (now - begun)
+        left = f"{(total - done) / rate:.0f} s left" if rate else "no estimate yet"
+        console.print(f"{what}: {done} of {total} blocks, {left}")
+
+    return show

@@ -1,0 +1,154 @@
+"""Calibrated tests: data are treated as toys are, p-values are p-values, results read well."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from gofstream.errors import InputError
+from gofstream.execution import thread_workers
+from gofstream.inference.calibrate import Calibration, calibrate
+from gofstream.inference.combine import Rule, combined_p
+from gofstream.inference.null import NullTable
+from gofstream.inference.pvalues import empirical_p
+from gofstream.sample import Sample
+from gofstream.statistics import STATISTICS
+from gofstream.toys.farm import Plan
+from gofstream.toys.sources import toy_rng
+from test_farm import small_plan
+
+Floats = NDArray[np.float64]
+TOYS = 160
+
+
+def made(plan: Plan, toys: int, path: Path) -> Calibration:
+    """Calibrate with two threads."""
+    with thread_workers(2) as executor:
+        return calibrate(plan, toys, path, executor)
+
+
+@pytest.fixture(scope="module")
+def calibration(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
+    """Make a table of 160 toys."""
+    return made(small_plan(), TOYS, tmp_path_factory.mktemp("null") / "a.null")
+
+
+def data_of(plan: Plan, stream: str, toy: int) -> list[Sample]:
+    """Draw a toy as if it were data."""
+    drawn = plan.source.draw(plan.expected, toy_rng(plan.seed, stream, toy), fixed=plan.shape_only)
+    return [Sample.from_array(events, name=f"batch {i}") for i, events in enumerate(drawn)]
+
+
+def test_data_are_treated_as_toys_are(calibration: Calibration) -> None:
+    """A toy handed in as data gets the t it has in the table (to the rounding of its block)."""
+    for toy in (0, 9):
+        result = calibration.test(data_of(calibration.plan, "null", toy))
+        for k, name in enumerate(STATISTICS):
+            found = result.statistics[name].t
+            np.testing.assert_allclose(
+                found, calibration.table.t[toy, k, :, -1], rtol=2e-5, atol=2e-4
+            )
+
+
+def test_p_values_are_those_of_the_table(calibration: Calibration) -> None:
+    """Each width by counting, all together by pooled ranks."""
+    result = calibration.test(data_of(calibration.plan, "data", 3))
+    for name, found in result.statistics.items():
+        null = calibration.table.statistic(name)
+        for k, p in enumerate(found.p):
+            if not p.extrapolated:
+                assert p.p == pytest.approx(float(empirical_p(found.t[k], null[:, k])))
+        if not found.combined.extrapolated:
+            assert found.combined.p == pytest.approx(combined_p(found.t, null))
+
+
+def test_a_strong_signal_is_extrapolated_and_says_so(calibration: Calibration) -> None:
+    """Far beyond the toys: small p, marked, and combined by five... here two times the smallest."""
+    rng = np.random.default_rng(1)
+    batches = [
+        Sample.from_array(np.concatenate([rng.exponential(size=150), rng.normal(2, 0.1, 40)]))
+        for _ in range(4)
+    ]
+    result = calibration.test(batches)
+    found = result.statistics["all"]
+    assert found.combined.extrapolated
+    assert found.combined.z > 4
+    assert found.combined.p == pytest.approx(2 * min(p.p for p in found.p))
+    assert "*" in str(result)
+    assert "extrapolated" in str(result)
+
+
+def test_small_validation(calibration: Calibration, tmp_path: Path) -> None:
+    """Uniform p-values: 160 other toys as data, for each statistic and each way to combine.
+
+    The short version of the long validation: two-sample Kolmogorov-Smirnov of t, and the count of
+    p ≤ 5 % against its exact (beta-binomial) distribution, Holm-corrected at 0.1 % over the family.
+    """
+    other = made(replace(calibration.plan, stream="data"), TOYS, tmp_path / "b.null").table
+    checks: dict[str, float] = {}
+    rules: tuple[Rule, ...] = ("min", "mean", "product")
+    for name in STATISTICS:
+        null, data = calibration.table.statistic(name), other.statistic(name)
+        for k in range(2):
+            checks[f"{name} KS {k}"] = float(stats.ks_2samp(null[:, k], data[:, k]).pvalue)
+            p = empirical_p(data[:, k], null[:, k])
+            checks[f"{name} 5% {k}"] = _beta_binomial(int(np.count_nonzero(p <= 0.05)))
+        for rule in rules:
+            p = np.array([combined_p(row, null, rule) for row in data])
+            checks[f"{name} {rule}"] = _beta_binomial(int(np.count_nonzero(p <= 0.05)))
+    ordered = sorted(checks.items(), key=lambda item: item[1])
+    for rank, (label, value) in enumerate(ordered):
+        assert value > 0.001 / (len(ordered) - rank), label
+
+
+def _beta_binomial(hits: int) -> float:
+    """Two-sided p-value of the number of data sets with p ≤ 5 %, given a table of finite size."""
+    below = math.floor(0.05 * (TOYS + 1) + 1e-9)
+    law = stats.betabinom(TOYS, below, TOYS + 1 - below)
+    return float(min(1.0, 2 * min(law.cdf(hits), law.sf(hits - 1))))
+
+
+def test_the_validation_can_fail(calibration: Calibration) -> None:
+    """Toys of another model as data are noticed by the same checks."""
+    shifted = NullTable(calibration.table.t * 1.5, {}, 0)
+    p = empirical_p(shifted.statistic("sum")[:, 0], calibration.table.statistic("sum")[:, 0])
+    assert _beta_binomial(int(np.count_nonzero(p <= 0.05))) < 1e-6
+
+
+def test_shape_only(tmp_path: Path) -> None:
+    """Sizes are held; data of other sizes are refused; the result says what was left out."""
+    plan = replace(small_plan(), shape_only=True)
+    shape = made(plan, 24, tmp_path / "s.null")
+    result = shape.test(data_of(plan, "data", 0))
+    assert result.shape_only
+    assert "the rate is not tested" in str(result)
+    assert result.observed == 600
+    with pytest.raises(InputError, match=r"holds the sizes.*\[150, 150, 150, 150\]"):
+        shape.test([Sample.from_array(np.ones((149, 1)))] * 4)
+
+
+def test_wrong_number_of_batches(calibration: Calibration) -> None:
+    """The text says both numbers."""
+    with pytest.raises(InputError, match="calibrated for 4 batches, but 1 given"):
+        calibration.test([Sample.from_array([1.0, 2.0])])
+
+
+def test_result_as_text_html_and_json(calibration: Calibration) -> None:
+    """Aligned columns, escaped names, plain numbers."""
+    result = calibration.test(data_of(calibration.plan, "data", 5))
+    result = replace(result, source="<script>alert(1)</script>")
+    lines = str(result).splitlines()
+    table = [line for line in lines if line.startswith((*STATISTICS, "   p", "statistic"))]
+    assert len({len(line) for line in table}) == 1
+    assert "<script>" not in result._repr_html_()
+    assert "&lt;script&gt;" in result._repr_html_()
+    back = json.loads(json.dumps(result.to_dict()))
+    assert back["statistics"]["all"]["t"] == list(result.statistics["all"].t)
+    assert back["toys"] == TOYS
