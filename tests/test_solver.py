@@ -287,7 +287,7 @@ def test_chunk_sizes_do_not_matter(weighted: bool, monkeypatch: pytest.MonkeyPat
     for module, name, value in (
         (features_module, "CHUNK_VALUES", 1100),
         (features_module, "SLAB", 701),
-        (features_module, "DATA_SLAB", 7),
+        (features_module, "DATA_VALUES", 7),
         (objective_module, "PART_VALUES", 1000),
         (objective_module, "GROUP_BYTES", 170_000),
         (objective_module, "GROUP_BYTES", 1),

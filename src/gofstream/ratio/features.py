@@ -10,7 +10,7 @@ the curvature of the reference term is (I - λN S)/2: no r × r matrix but S is 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, solve_triangular
 
 from gofstream.errors import refuse_beyond
+from gofstream.ratio.arrays import to_numpy
 from gofstream.ratio.centres import REACH, Centres, reduce_centres
 from gofstream.ratio.kernel import gaussian
 from gofstream.ratio.linalg import cholesky
@@ -28,11 +29,11 @@ Floats = NDArray[np.float64]
 
 #: A chunk of reference rows takes at most this many bytes, and f on it this many numbers, so that
 #: both products of a pass and the sigmoid between them find it in cache.
-CHUNK_BYTES, CHUNK_VALUES = 1024**2, 32 * 1024
+CHUNK_BYTES, CHUNK_VALUES = 2 * 1024**2, 128 * 1024
 #: Rows taken at a time while features are made: long enough for the triangular solver to be fast.
 SLAB = 4096
-#: The same for the rows of the data.
-DATA_SLAB = 256
+#: Numbers made at a time for the rows of the data.
+DATA_VALUES = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,26 +84,32 @@ class Features:
             part = slice(start, min(start + rows, self.n_reference))
             yield self.psi[part, :], None if self.share is None else self.share[part]
 
-    def data_rows(self, x: Floats, *, whiten: bool) -> tuple[Any, int]:
-        """Rows of events for the solver, and how many of the events no centre can see.
+    def data_rows(
+        self, batches: Sequence[Floats], *, whiten: bool
+    ) -> tuple[list[Any], NDArray[np.int64]]:
+        """Rows of each batch for the solver, and how many of its events no centre can see.
 
         Rows are ψ(x) in the working precision, or raw kernel values in double precision. They are
-        made slab by slab: large temporaries would cost more than the arithmetic.
+        made slab by slab, over all batches together: large temporaries would cost more than the
+        arithmetic, and so would many small calls.
         """
         xp, where = array_namespace(self.psi), device(self.psi)
         centres = xp.asarray(self.centres, device=where)
         dtype = self.psi.dtype if whiten else centres.dtype
+        x = np.concatenate(batches)
         rows = xp.empty((len(x), self.rank), dtype=dtype, device=where)
-        missed = 0
-        for start in range(0, len(x), DATA_SLAB):
-            part = slice(start, min(start + DATA_SLAB, len(x)))
+        far = np.zeros(len(x), dtype=bool)
+        slab = max(256, DATA_VALUES // self.rank)
+        for start in range(0, len(x), slab):
+            part = slice(start, min(start + slab, len(x)))
             kernel = gaussian(xp.asarray(x[part], device=where), centres, self.width)
-            far = xp.max(kernel, axis=1) < math.exp(-(REACH**2) / 2)
-            missed += int(xp.sum(xp.astype(far, xp.int64)))
-            rows[part, :] = xp.astype(
-                times_upper(kernel, self.to_kernel) if whiten else kernel, dtype
-            )
-        return rows, missed
+            far[part] = to_numpy(xp.max(kernel, axis=1) < math.exp(-(REACH**2) / 2))
+            made = times_upper(kernel, self.to_kernel) if whiten else kernel
+            rows[part, :] = xp.astype(made, dtype)
+        ends = np.cumsum([0, *(len(batch) for batch in batches)])
+        parts = list(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True))
+        missed = np.array([np.count_nonzero(far[i:j]) for i, j in parts])
+        return [rows[i:j, :] for i, j in parts], missed
 
     def coefficients(self, z: Floats) -> Floats:
         """Coefficients a of the kernels for whitened coefficients z."""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device, to_device
+from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
+from gofstream.ratio.arrays import to_numpy
 from gofstream.ratio.features import Features
 
 Floats = NDArray[np.float64]
@@ -40,9 +41,7 @@ class Rows:
         self.xp, self.device = array_namespace(features.psi), device(features.psi)
         whiten = features.rank <= WHITEN_RANK or features.psi.dtype == self.xp.float64
         self.to_kernel = None if whiten else to_numpy(features.to_kernel)
-        made = [features.data_rows(batch, whiten=whiten) for batch in batches]
-        self.rows = [rows for rows, _ in made]
-        self.uncovered = np.array([missed for _, missed in made])
+        self.rows, self.uncovered = features.data_rows(batches, whiten=whiten)
         self.transposed = [self.xp.matrix_transpose(rows) for rows in self.rows]
 
     def _coefficients(self, z: Floats) -> Any:
@@ -128,24 +127,35 @@ class Block:
         gradient, excess = np.zeros_like(z), np.zeros(z.shape[1])
         flatness, seen = np.zeros(z.shape[1]), 0.0
         ones: Any = None
+        # numpy works in place: fresh arrays of this size would cost as much as the arithmetic.
+        fast = isinstance(features.psi, np.ndarray)
         # e^f may be infinite at a trial point: tanh is then one.
         with np.errstate(over="ignore", invalid="ignore"):
             for index, (psi, share) in enumerate(features.chunks(z.shape[1])):
                 if ones is None:
                     ones = xp.ones(psi.shape[0], dtype=psi.dtype, device=self.device)
+                    buffer = xp.empty((psi.shape[0], z.shape[1]), dtype=psi.dtype)
+                    pulled = xp.empty(z.shape, dtype=psi.dtype)
                 weights = ones[: psi.shape[0]] if share is None else share
-                f = xp.exp(psi @ coefficients)
+                if fast:
+                    f = np.matmul(psi, coefficients, out=buffer[: len(psi)])
+                    np.exp(f, out=f)
+                else:
+                    f = xp.exp(psi @ coefficients)
                 f -= 1
                 excess += to_numpy(weights @ f)
                 f += 2
-                f = -2 / f
+                f = np.divide(-2, f, out=f) if fast else -2 / f
                 f += 1
                 if index % 8 == 0:
                     flatness += to_numpy(weights @ (f * f))
                     seen += float(xp.sum(weights))
                 if share is not None:
                     f *= share[:, None]
-                gradient += to_numpy(xp.matrix_transpose(psi) @ f)
+                if fast:
+                    gradient += np.matmul(psi.T, f, out=pulled)
+                else:
+                    gradient += to_numpy(xp.matrix_transpose(psi) @ f)
         if features.share is None:
             gradient /= features.n_reference
             excess /= features.n_reference
@@ -254,13 +264,3 @@ def misfit(f: Any) -> Any:
     """-d/df log(1+e^-f) = 1/(1+e^f)."""
     with np.errstate(over="ignore"):
         return 1 / (1 + array_namespace(f).exp(f))
-
-
-def to_numpy(array: Any) -> NDArray[Any]:
-    """Give the numbers of any array library as a numpy array."""
-    if isinstance(array, np.ndarray):
-        return array
-    try:
-        return np.from_dlpack(array)
-    except BufferError:  # it lives on another device
-        return np.from_dlpack(to_device(array, "cpu"))

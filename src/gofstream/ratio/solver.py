@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.errors import InputError, refuse_beyond
-from gofstream.ratio.features import CHUNK_VALUES, DATA_SLAB, Features
-from gofstream.ratio.objective import Block, Floats, Indices, Rows, to_numpy
+from gofstream.ratio.arrays import to_numpy
+from gofstream.ratio.features import CHUNK_VALUES, DATA_VALUES, Features
+from gofstream.ratio.objective import Block, Floats, Indices, Rows
 
 #: Depth of the Anderson mixing.
 DEPTH = 5
@@ -62,7 +63,7 @@ class Fit:
 def fit_bytes(features: Features, sizes: Sequence[int]) -> int:
     """Memory a block of fits takes beyond the features: the kernel rows of its data."""
     history = features.rank * len(sizes) * (2 * DEPTH + 12)
-    temporaries = 8 * CHUNK_VALUES + 2 * DATA_SLAB * features.rank
+    temporaries = 4 * CHUNK_VALUES + 3 * max(DATA_VALUES, 256 * features.rank)
     return 8 * (int(sum(sizes)) * (features.rank + 8) + history + temporaries)
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.ratio.arrays import to_numpy
 from gofstream.ratio.features import Features
-from gofstream.ratio.objective import to_numpy
 from gofstream.ratio.solver import Fit
 from gofstream.statistics import STATISTICS
 
