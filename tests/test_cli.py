@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -92,3 +96,33 @@ def test_mistakes_end_with_one_message_and_code_two(arguments: list[str], messag
 def test_version() -> None:
     """The command says which version it is."""
     assert __version__ in run("--version").stdout
+
+
+def test_ctrl_c_keeps_the_toys_and_says_how_to_go_on(tmp_path: Path) -> None:
+    """Stopped in the middle: one message, code 130; the same command then finishes."""
+    out = tmp_path / "a.png"
+    gofstream = str(Path(sys.executable).parent / "gofstream")
+    command = [gofstream, "demo", "--toys", "40", "--out", str(out)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    null = out.with_suffix(".null")
+    limit = time.monotonic() + 60
+    while kept_blocks(null) < 3 and time.monotonic() < limit:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, message = process.communicate(timeout=60)
+    assert process.returncode == 130, message
+    assert "goes on from there" in message
+    assert "Traceback" not in message
+    kept = kept_blocks(null)
+    assert 3 <= kept < 50
+    assert run(*command[1:]).returncode == 0
+    assert kept_blocks(null) == 50
+
+
+def kept_blocks(path: Path) -> int:
+    """Count the blocks in a null file that somebody else may be writing."""
+    try:
+        with closing(sqlite3.connect(path, timeout=5)) as connection:
+            return int(connection.execute("SELECT count(*) FROM blocks").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0

@@ -17,18 +17,27 @@ def test_public_names_are_pinned() -> None:
     assert gofstream.__all__ == [
         "STATISTICS",
         "Aggregate",
+        "Calibration",
         "GofstreamError",
         "GofstreamWarning",
+        "Injected",
         "Learner",
         "Learnt",
         "LogRatio",
         "LogRatios",
+        "NullTable",
+        "Plan",
+        "Pool",
         "Preset",
         "RunningRatio",
         "Sample",
         "Settings",
+        "Simulator",
+        "TestResult",
         "__version__",
+        "calibrate",
         "preset",
+        "thread_workers",
     ]
     assert all(hasattr(gofstream, name) for name in gofstream.__all__)
 

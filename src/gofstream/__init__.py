@@ -8,27 +8,42 @@ and statistics say how surprising the result is.
 from importlib.metadata import version
 
 from gofstream.errors import GofstreamError, GofstreamWarning
+from gofstream.execution import thread_workers
+from gofstream.inference.calibrate import Calibration, calibrate
+from gofstream.inference.null import NullTable
+from gofstream.inference.result import TestResult
 from gofstream.ratio.learner import Learner, Learnt
 from gofstream.ratio.model import Aggregate, LogRatio, RunningRatio
 from gofstream.sample import Sample
 from gofstream.settings import Preset, Settings, preset
 from gofstream.statistics import STATISTICS, LogRatios
+from gofstream.toys.farm import Plan
+from gofstream.toys.sources import Injected, Pool, Simulator
 
 __version__ = version("gofstream")
 
 __all__ = [
     "STATISTICS",
     "Aggregate",
+    "Calibration",
     "GofstreamError",
     "GofstreamWarning",
+    "Injected",
     "Learner",
     "Learnt",
     "LogRatio",
     "LogRatios",
+    "NullTable",
+    "Plan",
+    "Pool",
     "Preset",
     "RunningRatio",
     "Sample",
     "Settings",
+    "Simulator",
+    "TestResult",
     "__version__",
+    "calibrate",
     "preset",
+    "thread_workers",
 ]

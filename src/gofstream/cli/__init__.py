@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from gofstream import __version__
 from gofstream.cli.demo import demo
-from gofstream.errors import GofstreamError
+from gofstream.errors import GofstreamError, StoppedError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -28,6 +28,9 @@ def main() -> None:
         # way (DESIGN, dependencies).
         with threadpool_limits(limits=1):
             cli()
+    except StoppedError as stop:
+        click.echo(f"gofstream: {stop}", err=True)
+        sys.exit(130)
     except (GofstreamError, OSError) as error:
         click.echo(f"gofstream: {error}", err=True)
         sys.exit(2)
