@@ -503,7 +503,7 @@ def test_learner_is_frozen() -> None:
     """What was decided once stays decided."""
     learner = prepared()
     with pytest.raises(AttributeError):
-        learner.penalty = 1.0  # type: ignore[misc]
+        learner.penalty = 1.0
     assert replace(learner, penalty=1e-3).features(1.0).penalty == 1e-3
 
 
