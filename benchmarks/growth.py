@@ -7,13 +7,15 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
 from benchmarks.machine import emit, seconds
 from gofstream.datasets import expo1d
 from gofstream.ratio.features import Features, prepare
+from gofstream.ratio.model import LogRatios
 from gofstream.ratio.solver import fit
-from gofstream.statistics import LogRatios, all_
+from gofstream.statistics import all_
 
 Floats = NDArray[np.float64]
 
@@ -91,11 +93,25 @@ def _report(name: str, label: str, sizes: Sequence[int], times: Sequence[float])
         sizes=list(sizes),
         seconds=[float(f"{t:.3g}") for t in times],
     )
+    _draw(name, label, sizes, times, slope, level)
+
+
+def _draw(
+    name: str,
+    label: str,
+    sizes: Sequence[int],
+    times: Sequence[float],
+    slope: float,
+    level: float,
+) -> None:
     figure = Figure(figsize=(5, 3.6), layout="constrained")
     axes = figure.subplots()
     axes.loglog(sizes, times, "o", color="#0072B2", label="measured")
     line = np.geomspace(min(sizes), max(sizes), 50)
     axes.loglog(line, np.exp(level) * line**slope, color="#D55E00", label=f"exponent {slope:.2f}")
+    axes.set_xticks(list(sizes), [f"{size:,}".replace(",", " ") for size in sizes])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.tick_params(axis="x", labelrotation=30)
     axes.set_xlabel(label)
     axes.set_ylabel("seconds" if name in ("fits", "batches") else "seconds per fit")
     axes.legend(frameon=False)

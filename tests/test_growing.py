@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from gofstream.datasets import expo1d
 from gofstream.ratio import objective
 from gofstream.ratio.features import prepare
+from gofstream.ratio.model import LogRatios
 from gofstream.ratio.solver import fit
-from gofstream.statistics import STATISTICS, LogRatios, next_
+from gofstream.statistics import STATISTICS, next_
 from gofstream.toys.growing import growing_statistics
 
 Floats = NDArray[np.float64]

@@ -13,10 +13,10 @@ from gofstream.inference.calibrate import Calibration, calibrate
 from gofstream.inference.null import NullTable
 from gofstream.inference.result import TestResult
 from gofstream.ratio.learner import Learner, Learnt
-from gofstream.ratio.model import Aggregate, LogRatio, RunningRatio
+from gofstream.ratio.model import Aggregate, LogRatio, LogRatios, RunningRatio
 from gofstream.sample import Sample
 from gofstream.settings import Preset, Settings, preset
-from gofstream.statistics import STATISTICS, LogRatios
+from gofstream.statistics import STATISTICS
 from gofstream.toys.farm import Plan
 from gofstream.toys.sources import Injected, Pool, Simulator
 

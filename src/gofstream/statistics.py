@@ -11,31 +11,14 @@ the cross-entropy, not of the likelihood, so it can be negative.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.ratio.model import LogRatios
+
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LogRatios:
-    """The f_i of N_b batches, evaluated where the statistics need them.
-
-    Attributes
-    ----------
-    reference : (N_b, N_R) each f_i on the reference.
-    data : for each batch j, (N_b, n_j) each f_i on its events.
-    expected : (N_b,) N_i(R).
-    share : (N_R,) normalised event weights of the reference.
-    """
-
-    reference: Floats
-    data: Sequence[Floats]
-    expected: Floats
-    share: Floats
 
 
 def log_mean_exp(f: Floats, expected: Floats) -> Floats:

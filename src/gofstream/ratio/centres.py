@@ -28,7 +28,6 @@ class Centres:
 
     points: Floats
     chol: Floats
-    n_candidates: int
 
     @property
     def rank(self) -> int:
@@ -93,7 +92,7 @@ def reduce_centres(candidates: Floats, width: float, penalty: float) -> Centres:
     coarse = int(np.count_nonzero(residuals > COARSE * penalty))
     rank = max(coarse, min(rank, FINE_RANK))
     chol = np.tril(factor[:rank, :rank])
-    return Centres(candidates[pivots[:rank] - 1], np.ascontiguousarray(chol), size)
+    return Centres(candidates[pivots[:rank] - 1], np.ascontiguousarray(chol))
 
 
 def uncovered(

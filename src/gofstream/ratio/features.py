@@ -54,7 +54,6 @@ class Features:
     width: float
     penalty: float
     centres: Floats
-    n_candidates: int
     psi: Any
     share: Any
     mean: Floats
@@ -196,7 +195,6 @@ def prepare(
         width=width,
         penalty=penalty,
         centres=centres.points,
-        n_candidates=count,
         psi=psi,
         share=None if share is None else share.astype(dtype),
         mean=mean,

@@ -12,14 +12,13 @@ from gofstream.checks import check_data, check_reference
 from gofstream.errors import InputError, refuse_beyond
 from gofstream.ratio.centres import covering_centres, default_count, draw_candidates
 from gofstream.ratio.features import Features, prepare
-from gofstream.ratio.model import LogRatio
+from gofstream.ratio.model import LogRatio, LogRatios
 from gofstream.ratio.penalty import PenaltyTrial, smallest_stable
 from gofstream.ratio.scaling import Scaling
 from gofstream.ratio.solver import Fit, fit
 from gofstream.ratio.widths import distance_quantiles
 from gofstream.sample import Sample
 from gofstream.settings import Settings
-from gofstream.statistics import LogRatios
 
 Floats = NDArray[np.float64]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -155,6 +155,24 @@ def _seal(tensors: Mapping[str, NDArray[Any]], text: str) -> str:
         digest.update(f"{name}{tensor.shape}{tensor.dtype.str}".encode())
         digest.update(np.ascontiguousarray(tensor).tobytes())
     return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LogRatios:
+    """The f_i of N_b batches, evaluated where the statistics need them.
+
+    Attributes
+    ----------
+    reference : (N_b, N_R) each f_i on the reference.
+    data : for each batch j, (N_b, n_j) each f_i on its events.
+    expected : (N_b,) N_i(R).
+    share : (N_R,) normalised event weights of the reference.
+    """
+
+    reference: Floats
+    data: Sequence[Floats]
+    expected: Floats
+    share: Floats
 
 
 @dataclass(frozen=True, slots=True, eq=False)
