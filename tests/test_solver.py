@@ -828,3 +828,16 @@ def test_other_array_library(one_step: bool, weighted: bool) -> None:
     np.testing.assert_allclose(theirs.t, ours.t, rtol=1e-6)
     np.testing.assert_array_equal(theirs.uncovered, ours.uncovered)
     assert type(theirs.t) is type(theirs.z) is np.ndarray
+
+
+@pytest.mark.parametrize("width", [0.7, 3.0])
+def test_block_is_single_fits_on_a_large_reference(width: float) -> None:
+    """With default settings, where t is a small difference of large sums: t to 1e-5."""
+    rng = np.random.default_rng(3)
+    reference = expo1d.reference(200_000, rng)
+    features = prepare(reference, reference[:1000], width, penalty=1e-6, expected=2000.0)
+    batches = [expo1d.toy(2000.0, rng) for _ in range(32)]
+    block = fit(features, batches, [2000.0] * 32)
+    alone = [fit(features, [batch], [2000.0]).t[0] for batch in batches]
+    assert block.converged.all()
+    np.testing.assert_allclose(alone, block.t, rtol=1e-5)

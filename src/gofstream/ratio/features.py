@@ -30,6 +30,8 @@ Floats = NDArray[np.float64]
 #: A chunk of reference rows takes at most this many bytes, and f on it this many numbers, so that
 #: both products of a pass and the sigmoid between them find it in cache.
 CHUNK_BYTES, CHUNK_VALUES = 2 * 1024**2, 128 * 1024
+#: Nor more rows than this: float32 sums over longer chunks would lose digits of t.
+CHUNK_ROWS = 4096
 #: Rows taken at a time while features are made: long enough for the triangular solver to be fast.
 SLAB = 4096
 #: Numbers made at a time for the rows of the data.
@@ -78,7 +80,7 @@ class Features:
         This is the only way the solver reads the reference, so that a later way of making the rows
         (recomputed, or read from a file) need only yield the same chunks.
         """
-        rows = max(256, min(CHUNK_BYTES // (4 * self.rank), CHUNK_VALUES // columns))
+        rows = max(256, min(CHUNK_ROWS, CHUNK_BYTES // (4 * self.rank), CHUNK_VALUES // columns))
         for start in range(0, self.n_reference, rows):
             part = slice(start, min(start + rows, self.n_reference))
             yield self.psi[part, :], None if self.share is None else self.share[part]

@@ -21,6 +21,8 @@ WHITEN_RANK = 600
 GROUP_BYTES = 12 * 1024**2
 #: Numbers in a part of the data rows that both products of a curvature use while it is in cache.
 PART_VALUES = 384 * 1024
+#: Reference rows summed in the working precision before float64 takes over.
+RUN = 256
 #: Relative residual at which conjugate gradients stop: a later step mends what an early one left.
 LINEAR = 0.05
 #: A Newton step that moves f on the data by less than this leaves a gradient small enough.
@@ -143,7 +145,7 @@ class Block:
                 else:
                     f = xp.exp(psi @ coefficients)
                 f -= 1
-                excess += to_numpy(weights @ f)
+                excess += _column_sums(weights, f)
                 f += 2
                 f = np.divide(-2, f, out=f) if fast else -2 / f
                 f += 1
@@ -258,6 +260,20 @@ class Block:
             size[live] = fresh
             live = live[fresh > goal[live]]
         return step, change
+
+
+def _column_sums(weights: Any, f: Any) -> Floats:
+    """Σ weights f for each column: short runs in the working precision, their sum in float64.
+
+    t is a small difference of this times N(R), so its rounding matters most.
+    """
+    xp = array_namespace(f)
+    count, columns = f.shape
+    whole = count // RUN * RUN
+    runs = xp.reshape(f[:whole, :], (-1, RUN, columns))
+    sums = xp.reshape(weights[:whole], (-1, 1, RUN)) @ runs
+    total = to_numpy(sums).sum(axis=(0, 1), dtype=np.float64)
+    return np.asarray(total + to_numpy(weights[whole:] @ f[whole:, :]))
 
 
 def misfit(f: Any) -> Any:
