@@ -99,7 +99,7 @@ def test_extrapolation_is_marked_and_only_used_beyond_the_toys() -> None:
     assert (inside.p, inside.extrapolated) == (21 / 1000, False)
     beyond = p_value(40.0, toys, "gamma")
     assert beyond.extrapolated
-    assert beyond.p == pytest.approx(float(stats.gamma(6).sf(40)), rel=20)
+    assert 0.05 < beyond.p / float(stats.gamma(6).sf(40)) < 20
     assert "extrapolated" in str(beyond)
     assert "extrapolated" not in str(inside)
     assert beyond.low == 0
