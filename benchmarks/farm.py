@@ -16,7 +16,7 @@ from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import fit
 from gofstream.sample import Sample
 from gofstream.settings import preset
-from gofstream.toys.farm import Plan, compute_block
+from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator, toy_rng
 
 BLOCKS = 6
@@ -29,7 +29,7 @@ def run() -> None:
     reference = Sample.from_array(expo1d.reference(study.n_reference, rng))
     expected = np.full(study.batches, study.expected / study.batches)
     learner = Learner.prepare(reference, study.settings, expected=expected[0], rng=rng)
-    plan = Plan(learner, Simulator(expo1d.reference), "simulator", expected, seed=1)
+    plan = ReferencePlan(learner, Simulator(expo1d.reference), "simulator", expected, seed=1)
     whole, alone, one, two = 0.0, 0.0, 0.0, 0.0
     for width in learner.widths:
         features = learner.features(width)
@@ -41,7 +41,7 @@ def run() -> None:
     emit("farm.scaling", one / two, "times faster with two threads", blocks=BLOCKS)
 
 
-def _fits_alone(plan: Plan, features: Features) -> float:
+def _fits_alone(plan: ReferencePlan, features: Features) -> float:
     batches = []
     for toy in range(plan.toys_per_block):
         batches += plan.source.draw(plan.expected, toy_rng(1, "bench", toy))
@@ -50,25 +50,25 @@ def _fits_alone(plan: Plan, features: Features) -> float:
     return seconds(lambda: fit(features, scaled, counts), 3)
 
 
-def _all_of_it(plan: Plan, features: Features) -> float:
+def _all_of_it(plan: ReferencePlan, features: Features) -> float:
     """Time drawing, scaling, fits, statistics and disk, one block after another."""
     with tempfile.TemporaryDirectory() as folder:
         file = NullFile(Path(folder) / "toys.null", plan.about())
 
         def work() -> None:
             for block in range(BLOCKS):
-                file.put(0, block, *compute_block(plan, features, block))
+                file.put(0, block, *plan.block(features, features.width, block))
 
         return seconds(work, 2)
 
 
-def _with_threads(plan: Plan, features: Features, threads: int) -> float:
+def _with_threads(plan: ReferencePlan, features: Features, threads: int) -> float:
     with thread_workers(threads) as executor:
         return seconds(
             lambda: [
                 future.result()
                 for future in [
-                    executor.submit(compute_block, plan, features, b) for b in range(BLOCKS)
+                    executor.submit(plan.block, features, features.width, b) for b in range(BLOCKS)
                 ]
             ],
             2,

@@ -20,7 +20,7 @@ from gofstream.inference.null import NullTable
 from gofstream.inference.pvalues import empirical_p
 from gofstream.sample import Sample
 from gofstream.statistics import STATISTICS
-from gofstream.toys.farm import Plan
+from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import toy_rng
 from test_farm import small_plan
 
@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 TOYS = 160
 
 
-def made(plan: Plan, toys: int, path: Path) -> Calibration:
+def made(plan: ReferencePlan, toys: int, path: Path) -> Calibration:
     """Calibrate with two threads."""
     with thread_workers(2) as executor:
         return calibrate(plan, toys, path, executor)
@@ -40,7 +40,7 @@ def calibration(tmp_path_factory: pytest.TempPathFactory) -> Calibration:
     return made(small_plan(), TOYS, tmp_path_factory.mktemp("null") / "a.null")
 
 
-def data_of(plan: Plan, stream: str, toy: int) -> list[Sample]:
+def data_of(plan: ReferencePlan, stream: str, toy: int) -> list[Sample]:
     """Draw a toy as if it were data."""
     drawn = plan.source.draw(plan.expected, toy_rng(plan.seed, stream, toy), fixed=plan.shape_only)
     return [Sample.from_array(events, name=f"batch {i}") for i, events in enumerate(drawn)]

@@ -21,7 +21,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gofstream.datasets import expo1d
-from gofstream.errors import FormatError, InputError, StoppedError
+from gofstream.errors import FormatError, StoppedError
 from gofstream.execution import thread_workers
 from gofstream.inference.calibrate import calibrate
 from gofstream.inference.null import NullFile
@@ -29,21 +29,21 @@ from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
-from gofstream.toys.farm import Plan
+from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator
 
 Floats = NDArray[np.float64]
 TOYS = 40
 
 
-def small_plan(seed: int = 1, expected: float = 150.0, reference_seed: int = 2) -> Plan:
+def small_plan(seed: int = 1, expected: float = 150.0, reference_seed: int = 2) -> ReferencePlan:
     """Make four batches of 150 events against 4000 reference events, at two widths."""
     rng = np.random.default_rng(reference_seed)
     reference = Sample.from_array(expo1d.reference(4000, rng), name="reference")
     settings = Settings(widths=(0.4, 1.5), n_centres=60)
     learner = Learner.prepare(reference, settings, expected=expected, rng=rng)
     source = Simulator(expo1d.reference)
-    return Plan(learner, source, "expo1d", np.full(4, expected), seed)
+    return ReferencePlan(learner, source, "expo1d", np.full(4, expected), seed)
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ def test_stopped_by_the_user(table: Floats, tmp_path: Path) -> None:
         (replace(small_plan(), expected=np.full(4, 160.0)), "expected"),
     ],
 )
-def test_another_plan_is_refused(plan: Plan, field: str, tmp_path: Path) -> None:
+def test_another_plan_is_refused(plan: ReferencePlan, field: str, tmp_path: Path) -> None:
     """The text says which field differs."""
     path = tmp_path / "n.null"
     NullFile(path, small_plan().about())
@@ -240,11 +240,3 @@ def test_table_by_name(table: Floats, tmp_path: Path) -> None:
     for k, name in enumerate(STATISTICS):
         assert (made.table.statistic(name) == table[:, k, :, 3]).all()
         assert (made.table.statistic(name, 2) == table[:, k, :, 1]).all()
-
-
-def test_toys_that_would_need_centres_of_their_own() -> None:
-    """Refused, rather than calibrated wrongly."""
-    plan = small_plan()
-    learner = replace(plan.learner, settings=plan.learner.settings.changed(cover=True))
-    with pytest.raises(InputError, match="centres from the data"):
-        replace(plan, learner=learner)

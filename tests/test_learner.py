@@ -63,13 +63,11 @@ def prepared(
     data: Sequence[Sample] = (),
 ) -> Learner:
     """Make a learner with a seed."""
-    return Learner.prepare(
-        nominal() if reference is None else reference,
-        settings,
-        expected=expected,
-        rng=np.random.default_rng(seed),
-        data=data,
+    rng = np.random.default_rng(seed)
+    learner = Learner.prepare(
+        nominal() if reference is None else reference, settings, expected=expected, rng=rng
     )
+    return learner.centred_on(learner.scaled(data), rng) if data else learner
 
 
 def learnt(
@@ -248,8 +246,8 @@ def test_no_data_at_all() -> None:
 def test_data_dependent_settings_need_data(changes: dict[str, Any]) -> None:
     """The settings at fault and the remedy are named."""
     settings = PLAIN.changed(**changes)
-    with pytest.raises(InputError, match=r"`centres_from` or `cover`.*pass the batches"):
-        prepared(settings=settings)
+    with pytest.raises(InputError, match=r"`centres_from` or `cover`.*with `centred_on` first"):
+        prepared(settings=settings).features(0.5)
     assert len(prepared(settings=settings, data=observed()).candidates) >= 60
 
 
@@ -513,7 +511,7 @@ def test_covering_events_at_the_edge_of_what_is_accepted() -> None:
     reference = Sample.from_array(rng.normal(size=(3000, 2)))
     far = Sample.from_array(8e5 * rng.uniform(0.5, 1, size=(12, 2)), name="batch")
     settings = Settings(widths=(0.3,), n_centres=60, cover=True)
-    learner = Learner.prepare(reference, settings, expected=100.0, rng=rng, data=[far])
+    learner = prepared(reference, settings, expected=100.0, data=[far])
     done = learner.learn(learner.features(0.3), [far], [100.0]).fit
     assert done.uncovered.tolist() == [0]
     assert done.converged.all()
@@ -526,12 +524,7 @@ def test_pooled_centres_of_an_evenly_weighted_reference() -> None:
     data = Sample.from_array(10 + rng.normal(size=(400, 1)))
     settings = Settings(widths=(1.0,), n_centres=600, centres_from="pooled")
     for weights in (None, np.full(3000, 2.5)):
-        learner = Learner.prepare(
-            Sample.from_array(values, weights=weights),
-            settings,
-            expected=400.0,
-            rng=np.random.default_rng(5),
-            data=[data],
-        )
+        reference = Sample.from_array(values, weights=weights)
+        learner = prepared(reference, settings, seed=5, expected=400.0, data=[data])
         from_data = np.mean(learner.candidates > 5)
         assert from_data == pytest.approx(400 / 3400, abs=0.045)

@@ -8,16 +8,19 @@ and statistics say how surprising the result is.
 from importlib.metadata import version
 
 from gofstream.errors import GofstreamError, GofstreamWarning
-from gofstream.execution import thread_workers
+from gofstream.execution import dask_workers, process_workers, thread_workers
 from gofstream.inference.calibrate import Calibration, calibrate
 from gofstream.inference.null import NullTable
 from gofstream.inference.result import TestResult
+from gofstream.inference.study import PowerStudy, power_study
+from gofstream.nplm import nplm_test
 from gofstream.ratio.learner import Learner, Learnt
 from gofstream.ratio.model import Aggregate, LogRatio, LogRatios, RunningRatio
 from gofstream.sample import Sample
 from gofstream.settings import Preset, Settings, preset
 from gofstream.statistics import STATISTICS
-from gofstream.toys.farm import Plan
+from gofstream.toys.permutation import PermutationPlan
+from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Injected, Pool, Simulator
 
 __version__ = version("gofstream")
@@ -34,9 +37,11 @@ __all__ = [
     "LogRatio",
     "LogRatios",
     "NullTable",
-    "Plan",
+    "PermutationPlan",
     "Pool",
+    "PowerStudy",
     "Preset",
+    "ReferencePlan",
     "RunningRatio",
     "Sample",
     "Settings",
@@ -44,6 +49,10 @@ __all__ = [
     "TestResult",
     "__version__",
     "calibrate",
+    "dask_workers",
+    "nplm_test",
+    "power_study",
     "preset",
+    "process_workers",
     "thread_workers",
 ]

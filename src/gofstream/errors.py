@@ -102,6 +102,13 @@ def refuse_beyond(budget: int, needed: int, what: str) -> None:
         raise MemoryBudgetError(needed, budget, what)
 
 
+def missing_extra(package: str, extra: str) -> GofstreamError:
+    """Make the error for a package that comes with an extra: it says what to type."""
+    return GofstreamError(
+        f"this needs {package}, which is not installed; pip install 'gofstream[{extra}]'"
+    )
+
+
 class GofstreamWarning(UserWarning):
     """Something the user should know about, which does not stop the work."""
 

@@ -1,18 +1,30 @@
-"""The one seam to more cores: a `concurrent.futures.Executor`.
+"""The one seam to more cores and machines: a `concurrent.futures.Executor`.
 
-Workers are threads: the array products release the interpreter's lock, and the prepared reference
-is shared instead of copied. Each works with one BLAS thread, so that workers do not get in each
-other's way.
+Threads are the default: the array products release the interpreter's lock, and the prepared
+reference is shared instead of copied. Processes and Dask workers prepare it themselves, once each.
+All work with one BLAS thread, so that workers do not get in each other's way.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
 from threadpoolctl import threadpool_limits
+
+from gofstream.errors import missing_extra
+
+if TYPE_CHECKING:
+    from dask_jobqueue import JobQueueCluster
+    from distributed import Client
+
+
+def cores() -> int:
+    """Count the cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 @contextmanager
@@ -25,6 +37,96 @@ def thread_workers(count: int | None = None) -> Iterator[Executor]:
     ...     executor.submit(pow, 2, 5).result()
     32
     """
-    workers = count or len(os.sched_getaffinity(0))
-    with threadpool_limits(limits=1), ThreadPoolExecutor(workers) as executor:
+    with threadpool_limits(limits=1), ThreadPoolExecutor(count or cores()) as executor:
         yield executor
+
+
+@contextmanager
+def process_workers(count: int | None = None) -> Iterator[Executor]:
+    """Give an executor of ``count`` processes (default: all cores), made by loky.
+
+    Threads do as well when toys are drawn by numpy. Processes help where a simulator is written in
+    Python and holds the interpreter's lock.
+    """
+    try:
+        from loky import ProcessPoolExecutor
+    except ImportError as error:
+        raise missing_extra("loky", "processes") from error
+    with ProcessPoolExecutor(count or cores(), env=ONE_THREAD) as executor:
+        yield executor
+
+
+@contextmanager
+def dask_workers(where: str | Client = "local", count: int | None = None) -> Iterator[Executor]:
+    """Give an executor that runs on a Dask cluster.
+
+    Parameters
+    ----------
+    where : a client; the address of a scheduler; "local" for processes on this machine; "slurm" or
+        "htcondor" for jobs on a batch system, set up as dask-jobqueue's own configuration says.
+    count : workers to start, where they are started here (default: as many as cores).
+    """
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise missing_extra("distributed", "dask") from error
+    with ExitStack() as stack:
+        if isinstance(where, Client):
+            client = where
+        elif where == "local":
+            cluster = LocalCluster(
+                n_workers=count or cores(),
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address=None,
+            )
+            client = stack.enter_context(Client(stack.enter_context(cluster)))
+        elif where in ("slurm", "htcondor"):
+            batch_system = stack.enter_context(_batch_system(where))
+            batch_system.scale(jobs=count or cores())
+            client = stack.enter_context(Client(batch_system))
+        else:
+            client = stack.enter_context(Client(where))
+        client.wait_for_workers(1)
+        yield client.get_executor(pure=False)
+
+
+def _batch_system(name: str) -> JobQueueCluster:
+    from dask_jobqueue import HTCondorCluster, SLURMCluster
+
+    kind = SLURMCluster if name == "slurm" else HTCondorCluster
+    return kind(processes=1, job_script_prologue=[f"export {k}=1" for k in ONE_THREAD])
+
+
+#: The environment of a worker process: one BLAS thread.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+# -- what the farm asks about an executor ---------------------------------------------------------
+
+
+def in_this_process(executor: Executor) -> bool:
+    """Tell whether workers see the same memory."""
+    return isinstance(executor, ThreadPoolExecutor)
+
+
+def concurrency(executor: Executor) -> int:
+    """Count the workers."""
+    client = getattr(executor, "_client", None)
+    if client is not None:
+        return max(1, int(sum(client.nthreads().values())))
+    return int(getattr(executor, "_max_workers", cores()))
+
+
+def pack(thing: Any, executor: Executor) -> Any:
+    """Make an argument out of something large, to be given to several tasks.
+
+    A Dask client sends it to every worker once; others send it with the task.
+    """
+    client = getattr(executor, "_client", None)
+    return thing if client is None else client.scatter(thing, broadcast=True, hash=False)
+
+
+def worker_died(error: Exception) -> bool:
+    """Tell whether an error of a task says that its worker is gone for good."""
+    return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"

@@ -18,7 +18,7 @@ from gofstream.ratio.model import Aggregate
 from gofstream.report.plots import Reconstruction, plot_null, plot_reconstruction
 from gofstream.sample import Sample
 from gofstream.settings import preset
-from gofstream.toys.farm import Plan
+from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator
 
 #: The width whose models are drawn: narrow enough to show the noise that averaging removes.
@@ -73,7 +73,9 @@ def demo(signal: str, seed: int, toys: int, out: Path) -> None:
     ]
     expected = np.full(study.batches, study.expected / study.batches)
     learner = Learner.prepare(reference, study.settings, expected=expected[0], rng=rng)
-    plan = Plan(learner, Simulator(expo1d.reference), "the exact simulator", expected, seed)
+    plan = ReferencePlan(
+        learner, Simulator(expo1d.reference), "the exact simulator", expected, seed
+    )
     null = out.with_suffix(".null")
     with thread_workers() as executor, blocks_bar(console, f"{toys} toys") as progress:
         calibration = calibrate(plan, toys, null, executor, progress=progress)

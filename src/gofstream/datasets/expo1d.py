@@ -23,12 +23,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri_exp
 from scipy.stats import norm
 
+from gofstream.inference.power import Power, power
+from gofstream.inference.pvalues import empirical_p
+
 __all__ = [
     "SIGNALS",
     "IdealTest",
     "Signal",
     "batches",
     "ideal_median_z",
+    "ideal_power",
     "ideal_statistic",
     "ideal_toys",
     "log_ratio",
@@ -426,6 +430,40 @@ def ideal_median_z(
     # |dZ / dlog p| = p / phi(Z)
     z_error = log_p_error * math.exp(log_p - float(norm.logpdf(z)))
     return IdealTest(signal.name, z, float(z_error), signal.paper_z)
+
+
+def ideal_power(
+    signal: Signal,
+    level: float,
+    expected: float = 16_000,
+    *,
+    n_toys: int = 4_000,
+    rng: np.random.Generator,
+) -> Power:
+    """Power of the ideal test at a level that toys of the null resolve.
+
+    Parameters
+    ----------
+    signal : Signal
+        The alternative; use `dataclasses.replace` to change its fraction.
+    level : float
+        Rate of false alarms, no smaller than a few over `n_toys`.
+    expected : float
+        N(R).
+    n_toys : int
+        Toys drawn under the null, and as many under the alternative.
+    rng : numpy.random.Generator
+        Source of randomness.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> found = ideal_power(SIGNALS["tail"], 0.05, n_toys=500, rng=np.random.default_rng(0))
+    >>> found.value > 0.99
+    True
+    """
+    null = ideal_toys(signal, expected, n_toys, rng, injected=0.0)
+    return power(empirical_p(ideal_toys(signal, expected, n_toys, rng), null), level)
 
 
 def _fraction(signal: Signal, fraction: float | None) -> float:

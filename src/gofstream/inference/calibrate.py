@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +10,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.checks import check_data
-from gofstream.errors import InputError
-from gofstream.inference.combine import combined_p
+from gofstream.errors import InputError, nearest_names
+from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullFile, NullTable
-from gofstream.inference.pvalues import LAWS, PValue, p_value, with_p
+from gofstream.inference.pvalues import LAWS, Law, PValue, p_value, with_p
+from gofstream.inference.rate import RateTest
 from gofstream.inference.result import StatisticResult, TestResult
 from gofstream.sample import Sample
 from gofstream.statistics import STATISTICS
-from gofstream.toys.farm import Plan, run, statistics_of
+from gofstream.toys.farm import run
+from gofstream.toys.plan import Plan, check_sizes
 
 Floats = NDArray[np.float64]
 
@@ -30,8 +31,23 @@ class Calibration:
     plan: Plan
     table: NullTable
 
-    def test(self, batches: Sequence[Sample]) -> TestResult:
+    def test(
+        self,
+        batches: Sequence[Sample],
+        *,
+        rule: Rule = "min",
+        together: Sequence[str] = (),
+        laws: Mapping[str, Law] = LAWS,
+        rate: RateTest | None = None,
+    ) -> TestResult:
         """Test one data set, batch by batch as planned.
+
+        Parameters
+        ----------
+        rule : how widths are combined: smallest p, mean p, product of p.
+        together : statistics to combine into one more p-value, over all their widths.
+        laws : what to extrapolate with beyond the toys; `PAPER_LAWS` is the paper's recipe.
+        rate : a test of the number of events, to be told with that of the shape.
 
         Raises
         ------
@@ -40,37 +56,45 @@ class Calibration:
             planned sizes.
         """
         plan = self.plan
-        expected = plan.expected
-        sizes = [len(batch) for batch in batches]
-        if len(batches) != len(expected):
-            raise InputError(f"calibrated for {len(expected)} batches, but {len(batches)} given")
-        if plan.shape_only and sizes != expected.astype(int).tolist():
-            raise InputError(
-                f"a test of shape alone holds the sizes of batches: calibrated for "
-                f"{expected.astype(int).tolist()}, but {sizes} given; calibrate for these"
-            )
-        events = [plan.learner.scaling.apply(b) for b in check_data(batches, plan.learner.sample)]
+        check_sizes(plan, batches)
         t = np.empty((len(STATISTICS), len(plan.learner.widths)))
         caveats: list[str] = []
         for k, width in enumerate(plan.learner.widths):
-            values, done = statistics_of(plan, plan.learner.features(width), events)
-            t[:, k] = values[0, :, -1]
-            caveats += _complaints(width, done.converged, done.uncovered)
+            found = plan.observe(plan.shared(width), width, batches)
+            t[:, k] = found.t[:, -1]
+            caveats += _complaints(width, found.converged, found.uncovered)
         if self.table.unconverged:
             caveats.append(f"{self.table.unconverged} fits of toys did not converge")
+        statistics = {
+            name: _judge(t[s], self.table.statistic(name), laws[name], rule)
+            for s, name in enumerate(STATISTICS)
+        }
         return TestResult(
-            statistics={
-                name: _judge(t[s], self.table.statistic(name), name)
-                for s, name in enumerate(STATISTICS)
-            },
+            statistics=statistics,
             widths=plan.learner.widths,
-            toys=len(self.table.t),
+            null=self.table,
+            rule=rule,
+            together=self._together(together, statistics, rule) if together else None,
+            rate=rate,
             source=plan.source_name,
-            expected=float(expected.sum()),
-            observed=sum(sizes),
+            expected=float(plan.expected.sum()),
+            observed=sum(len(batch) for batch in batches),
             shape_only=plan.shape_only,
             caveats=tuple(caveats),
         )
+
+    def _together(
+        self, names: Sequence[str], found: Mapping[str, StatisticResult], rule: Rule
+    ) -> tuple[tuple[str, ...], PValue]:
+        unknown = [name for name in names if name not in STATISTICS]
+        if unknown:
+            raise InputError(
+                f"no statistic is called {unknown[0]!r}; {nearest_names(unknown[0], STATISTICS)}"
+            )
+        t = np.concatenate([found[name].t for name in names])
+        null = np.concatenate([self.table.statistic(name) for name in names], axis=1)
+        each = [p for name in names for p in found[name].p]
+        return tuple(names), _combine(t, null, each, rule)
 
 
 def calibrate(
@@ -103,18 +127,18 @@ def calibrate(
     return Calibration(plan, file.load(toys))
 
 
-def _judge(t: Floats, null: Floats, name: str) -> StatisticResult:
-    each = tuple(p_value(float(value), null[:, k], LAWS[name]) for k, value in enumerate(t))
-    return StatisticResult(tuple(t.tolist()), each, _combine(t, null, each))
+def _judge(t: Floats, null: Floats, law: Law, rule: Rule) -> StatisticResult:
+    each = tuple(p_value(float(value), null[:, k], law) for k, value in enumerate(t))
+    return StatisticResult(tuple(t.tolist()), each, _combine(t, null, each, rule))
 
 
-def _combine(t: Floats, null: Floats, each: tuple[PValue, ...]) -> PValue:
-    """Combine by the smallest p; beyond the toys, K times the smallest extrapolated one (§4)."""
-    toys, widths = null.shape
-    p = combined_p(t, null)
+def _combine(t: Floats, null: Floats, each: Sequence[PValue], rule: Rule) -> PValue:
+    """Combine by rank; beyond the toys, K times the smallest extrapolated p (METHOD §4)."""
+    toys, tests = null.shape
+    p = combined_p(t, null, rule)
     smallest = min(each, key=lambda item: item.p)
-    bonferroni = widths * smallest.p
-    if smallest.extrapolated and p <= widths / (toys + 1) and bonferroni < p:
+    bonferroni = tests * smallest.p
+    if smallest.extrapolated and p <= tests / (toys + 1) and bonferroni < p:
         return with_p(bonferroni, round(p * (toys + 1)) - 1, toys, extrapolated=True)
     return with_p(p, round(p * (toys + 1)) - 1, toys, extrapolated=False)
 
@@ -125,7 +149,7 @@ def _complaints(
     found = []
     if not converged.all():
         which = ", ".join(str(i + 1) for i in np.flatnonzero(~converged))
-        found.append(f"σ = {width:g}: the fit did not converge for batch {which}")
+        found.append(f"σ = {width:.3g}: the fit did not converge for batch {which}")
     if uncovered.any():
-        found.append(f"σ = {width:g}: events far from every centre, not seen: {uncovered.sum()}")
+        found.append(f"σ = {width:.3g}: events far from every centre, not seen: {uncovered.sum()}")
     return found

@@ -114,12 +114,13 @@ def fit_law(null: ArrayLike, law: Law) -> FittedLaw:
     0.5
     """
     toys = np.asarray(null, dtype=np.float64)
-    mean, variance = float(toys.mean()), float(toys.var(ddof=1))
+    mean, variance = float(toys.mean()), float(toys.var())
+    if variance <= 0 or (mean <= 0 and law != "normal"):
+        return FittedLaw(law, (1.0, 1.0), 0.0, np.nan)
+    variance *= len(toys) / (len(toys) - 1)
     shape: tuple[float, ...]
     if law == "normal":
         shape = (mean, variance**0.5)
-    elif mean <= 0 or variance <= 0:
-        return FittedLaw(law, (1.0, 1.0), 0.0, np.nan)
     else:
         shape = (mean,) if law == "chi2" else (mean**2 / variance, variance / mean)
     frozen = _frozen(law, shape)

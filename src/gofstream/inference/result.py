@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from gofstream.inference.pvalues import PValue
+import numpy as np
+from numpy.typing import NDArray
+
+from gofstream.inference.combine import Rule
+from gofstream.inference.null import NullTable
+from gofstream.inference.pvalues import PValue, z_score
+from gofstream.inference.rate import RateTest
+
+#: The strategy whose p-value stands for the whole test: it keeps everything and loses least.
+HEADLINE = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +28,7 @@ class StatisticResult:
     ----------
     t : the statistic, by width.
     p : its p-value, by width.
-    combined : one p-value for all widths, by the smallest p.
+    combined : one p-value for all widths.
     """
 
     t: tuple[float, ...]
@@ -34,7 +44,10 @@ class TestResult:
     ----------
     statistics : results by name.
     widths : in scaled units.
-    toys : number of pseudo-experiments behind every p-value.
+    null : the pseudo-experiments behind every p-value.
+    rule : how widths, and the statistics in ``together``, are combined.
+    together : statistics that share one p-value, if asked for, and that p-value.
+    rate : the test of the number of events, where it is made apart from that of the shape.
     source : where they came from.
     expected, observed : events in all batches together.
     shape_only : whether the rate was left out of the test.
@@ -45,12 +58,41 @@ class TestResult:
 
     statistics: Mapping[str, StatisticResult]
     widths: tuple[float, ...]
-    toys: int
+    null: NullTable
     source: str
     expected: float
     observed: int
     shape_only: bool
+    rule: Rule = "min"
+    together: tuple[tuple[str, ...], PValue] | None = None
+    rate: RateTest | None = None
     caveats: tuple[str, ...] = field(default=())
+
+    @property
+    def toys(self) -> int:
+        """Number of pseudo-experiments."""
+        return len(self.null.t)
+
+    @property
+    def pvalue(self) -> float:
+        """The p-value of `all` over all widths, with that of the rate if it was tested apart."""
+        p = self.statistics[HEADLINE].combined.p
+        return p if self.rate is None else self.rate.with_shape(p)
+
+    @property
+    def zscore(self) -> float:
+        """The same as a Z-score."""
+        return float(z_score(self.pvalue))
+
+    @property
+    def statistic(self) -> NDArray[np.float64]:
+        """T of `all`, by width."""
+        return np.array(self.statistics[HEADLINE].t)
+
+    @property
+    def null_distribution(self) -> NDArray[np.float64]:
+        """T of `all` in the pseudo-experiments: (toys, widths)."""
+        return self.null.statistic(HEADLINE)
 
     def __str__(self) -> str:
         """Write a table for the terminal."""
@@ -58,7 +100,7 @@ class TestResult:
 
     def _repr_html_(self) -> str:
         """Write a table for a notebook."""
-        head = "".join(f"<th>σ = {width:g}</th>" for width in self.widths)
+        head = "".join(f"<th>σ = {width:.3g}</th>" for width in self.widths)
         body = "".join(
             f"<tr><td>{escape(name)}</td>"
             + "".join(
@@ -80,7 +122,7 @@ class TestResult:
         def plain(p: PValue) -> dict[str, Any]:
             return {
                 "p": p.p,
-                "z": p.z,
+                "z": _finite(p.z),
                 "interval": [p.low, p.high],
                 "extrapolated": p.extrapolated,
             }
@@ -94,6 +136,15 @@ class TestResult:
                 }
                 for name, result in self.statistics.items()
             },
+            "pvalue": self.pvalue,
+            "zscore": _finite(self.zscore),
+            "rule": self.rule,
+            "together": None
+            if self.together is None
+            else {"statistics": list(self.together[0]), **plain(self.together[1])},
+            "rate": None
+            if self.rate is None
+            else {"expected": self.rate.expected, "observed": self.observed, "p": self.rate.p},
             "widths": list(self.widths),
             "toys": self.toys,
             "source": self.source,
@@ -112,7 +163,7 @@ class TestResult:
         return f"{self.observed} events ({rate}), {self.toys} toys from {self.source}"
 
     def _rows(self) -> list[str]:
-        head = ["statistic", *(f"σ = {width:g}" for width in self.widths), "combined p", "Z"]
+        head = ["statistic", *(f"σ = {width:.3g}" for width in self.widths), "combined p", "Z"]
         rows = [head]
         for name, result in self.statistics.items():
             rows.append([name, *(f"{t:.1f}" for t in result.t), "", ""])
@@ -130,7 +181,16 @@ class TestResult:
         return [lines[0], "─" * len(lines[0]), *lines[1:]]
 
     def _notes(self) -> list[str]:
-        notes = ["combined: smallest p over the widths, ranked among the toys in the same way"]
+        notes = [f"combined: {_RULES[self.rule]} over the widths, ranked among the toys alike"]
+        if self.together is not None:
+            names, p = self.together
+            notes.append(f"{', '.join(names)} together: {p}")
+        if self.rate is not None:
+            notes.append(f"rate, tested apart: {self.rate}")
+            notes.append(
+                f"shape ({HEADLINE}) and rate together (Fisher): p = {self.pvalue:.3g}, "
+                f"Z = {self.zscore:.2f}"
+            )
         if any(
             p.extrapolated
             for result in self.statistics.values()
@@ -140,9 +200,23 @@ class TestResult:
         return [*notes, *self.caveats, "no systematic uncertainties are included"]
 
 
+_RULES: dict[Rule, str] = {
+    "min": "smallest p",
+    "mean": "mean of the p-values",
+    "product": "product of the p-values",
+}
+
+
 def _p(p: PValue) -> str:
     return f"{p.p:.2g}{'*' if p.extrapolated else ''}"
 
 
 def _z(p: PValue) -> str:
+    if p.p == 1:  # no toy is less extreme: there is no Z to quote
+        return "-"
     return f"{p.z:.1f}{'*' if p.extrapolated else ''}"
+
+
+def _finite(z: float) -> float | None:
+    """JSON knows no infinity; a p-value of one has no Z."""
+    return z if math.isfinite(z) else None

@@ -70,6 +70,11 @@ class Features:
         return int(self.psi.shape[1])
 
     @property
+    def nbytes(self) -> int:
+        """Memory the features take."""
+        return int(self.psi.nbytes + self.to_kernel.nbytes + self.s.nbytes)
+
+    @property
     def n_reference(self) -> int:
         """Number of rows of the reference."""
         return int(self.psi.shape[0])
@@ -161,22 +166,54 @@ def prepare(
     >>> prepare(x, x[:100], 0.7, penalty=1e-6, expected=500).rank < 40
     True
     """
+    centres, phi = project(
+        reference, candidates, width, penalty=penalty, precision=precision, memory=memory
+    )
+    return whiten(centres, phi, width, penalty=penalty, expected=expected, share=share)
+
+
+def project(
+    x: Floats,
+    candidates: Floats,
+    width: float,
+    *,
+    penalty: float,
+    precision: str,
+    memory: int,
+) -> tuple[Centres, Floats]:
+    """Reduce the candidate centres, and give φ(x): what does not depend on which rows are R."""
     dtype = np.dtype(precision)
-    n_reference, count = len(reference), len(candidates)
-    at_least = prepare_bytes(n_reference, 1, count, dtype.itemsize)
+    n_rows, count = len(x), len(candidates)
+    at_least = prepare_bytes(n_rows, 1, count, dtype.itemsize)
     refuse_beyond(memory, at_least, f"the reduction of {count} candidate centres")
     centres = reduce_centres(candidates, width, penalty)
-    rank = centres.rank
     refuse_beyond(
         memory,
-        prepare_bytes(n_reference, rank, count, dtype.itemsize),
-        f"the features of {n_reference} reference events at rank {rank} (width {width:g})",
+        prepare_bytes(n_rows, centres.rank, count, dtype.itemsize),
+        f"the features of {n_rows} reference events at rank {centres.rank} (width {width:g})",
     )
-    psi = np.empty((n_reference, rank), dtype=dtype)
+    phi = np.empty((n_rows, centres.rank), dtype=dtype)
+    for part in _slabs(n_rows):
+        kernel = gaussian(x[part], centres.points, width)
+        phi[part] = solve_triangular(centres.chol, kernel.T, lower=True, check_finite=False).T
+    return centres, phi
+
+
+def whiten(
+    centres: Centres,
+    phi: Floats,
+    width: float,
+    *,
+    penalty: float,
+    expected: float,
+    share: Floats | None = None,
+) -> Features:
+    """Turn φ of the reference, which is overwritten, into features."""
+    dtype = phi.dtype
+    n_reference, rank = phi.shape
     gram = np.zeros((rank, rank))
     for part in _slabs(n_reference):
-        psi[part] = _phi(reference[part], centres, width)
-        rows = psi[part]
+        rows = phi[part]
         if share is not None:
             rows = rows * np.sqrt(share[part], dtype=dtype)[:, None]
         gram += rows.T @ rows
@@ -187,10 +224,11 @@ def prepare(
     h0[np.diag_indices(rank)] += penalty_n
     upper = cholesky(h0, f"the Hessian at f = 0 (width {width:g})")
     upper_inv = solve_triangular(upper, np.eye(rank), lower=True, check_finite=False)
-    whiten = np.asfortranarray(upper_inv.T, dtype=dtype)
+    to_psi = np.asfortranarray(upper_inv.T, dtype=dtype)
     mean = np.zeros(rank)
+    psi = phi
     for part in _slabs(n_reference):
-        psi[part] = times_upper(psi[part], whiten)
+        psi[part] = times_upper(phi[part], to_psi)
         weights = np.full(len(psi[part]), 1 / n_reference) if share is None else share[part]
         mean += weights.astype(dtype) @ psi[part]
     return Features(
@@ -218,11 +256,6 @@ def times_upper(rows: Any, upper: Any) -> Any:
         return rows @ upper
     multiply = blas.strmm if rows.dtype == np.float32 else blas.dtrmm
     return multiply(1.0, upper, rows.T, side=0, lower=0, trans_a=1, overwrite_b=1).T
-
-
-def _phi(x: Floats, centres: Centres, width: float) -> Floats:
-    kernel = gaussian(x, centres.points, width)
-    return np.asarray(solve_triangular(centres.chol, kernel.T, lower=True, check_finite=False)).T
 
 
 def _slabs(n_rows: int) -> Iterator[slice]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +39,8 @@ class Learner:
     """A reference with everything that is decided once: scaling, widths, centres, penalty.
 
     Make one with `Learner.prepare`. All its choices follow from the reference and the seed, unless
-    the settings ask for centres that look at the data; such choices have to be repeated in every
-    pseudo-experiment.
+    the settings ask for centres that look at the data. Those are chosen by `centred_on`, for the
+    data and again for every pseudo-experiment; a learner that waits for them cannot make features.
     """
 
     settings: Settings
@@ -49,6 +51,7 @@ class Learner:
     expected: float
     widths: tuple[float, ...]
     candidates: Floats
+    waiting: bool
     penalty: float
     penalty_trials: tuple[PenaltyTrial, ...]
     sample: Sample
@@ -61,7 +64,6 @@ class Learner:
         *,
         expected: float,
         rng: np.random.Generator,
-        data: Sequence[Sample] = (),
     ) -> Learner:
         """Learn the scaling, the widths, the centres and, if asked for, the penalty.
 
@@ -69,7 +71,6 @@ class Learner:
         ----------
         expected : N(R) of a typical batch.
         rng : decides which rows become centres and which distances are looked at.
-        data : the batches to be fitted; only used if the settings want centres from the data.
 
         Examples
         --------
@@ -82,31 +83,16 @@ class Learner:
         """
         check_reference(reference)
         _check_expected([expected])
-        if settings.data_dependent and not data:
-            raise InputError(
-                "these settings take centres from the data (`centres_from` or `cover`), but no "
-                "data were given; pass the batches that will be fitted"
-            )
         scaling = Scaling.learn(reference, settings.scaling)
         scaled = scaling.apply(reference)
         share = None if reference.weights is None else reference.share
-        events = [scaling.apply(batch) for batch in check_data(data, reference)] if data else []
-        pooled = np.concatenate(events) if settings.centres_from == "pooled" else None
-        total = len(reference) + expected
-        candidates = draw_candidates(
-            scaled,
-            settings.n_centres or default_count(total, settings.centre_factor),
-            rng,
-            share=share,
-            data=pooled,
+        count = settings.n_centres or default_count(
+            len(reference) + expected, settings.centre_factor
         )
+        candidates = draw_candidates(scaled, count, rng, share=share)
         widths = settings.widths or distance_quantiles(
             scaled, settings.width_quantiles, rng, share=share
         )
-        if settings.cover:
-            # Covering the narrowest width covers the others.
-            extra = covering_centres(np.concatenate(events), candidates, widths[0])
-            candidates = np.concatenate([candidates, extra])
         trials: tuple[PenaltyTrial, ...] = ()
         if settings.penalty == "smallest":
             penalty, trials = smallest_stable(
@@ -130,13 +116,55 @@ class Learner:
             expected=expected,
             widths=widths,
             candidates=candidates,
+            waiting=settings.data_dependent,
             penalty=penalty,
             penalty_trials=trials,
             sample=reference,
         )
 
+    def about(self) -> dict[str, Any]:
+        """Describe everything that decides what is learnt, for files that depend on it."""
+        centres = hashlib.sha256(self.candidates.tobytes()).hexdigest()
+        return {
+            "reference": self.digest,
+            # The memory budget does not change a number.
+            "settings": self.settings.model_dump(mode="json", exclude={"memory"}),
+            "centres": "anew for every data set" if self.waiting else centres,
+            "penalty": self.penalty,
+            "widths": list(self.widths),
+            "nominal_expected": self.expected,
+        }
+
+    def scaled(self, batches: Sequence[Sample]) -> list[Floats]:
+        """Check batches against the reference, and scale them as it was scaled."""
+        return [self.scaling.apply(batch) for batch in check_data(batches, self.sample)]
+
+    def centred_on(self, data: Sequence[Floats], rng: np.random.Generator) -> Learner:
+        """Choose the centres that the settings take from the data.
+
+        Parameters
+        ----------
+        data : scaled events of each batch.
+        rng : decides which rows become centres.
+        """
+        events, candidates = np.concatenate(data), self.candidates
+        if self.settings.centres_from == "pooled":
+            candidates = draw_candidates(
+                self.reference, len(candidates), rng, share=self.share, data=events
+            )
+        if self.settings.cover:
+            # Covering the narrowest width covers the others.
+            extra = covering_centres(events, candidates, self.widths[0])
+            candidates = np.concatenate([candidates, extra])
+        return replace(self, candidates=candidates, waiting=False)
+
     def features(self, width: float) -> Features:
         """Make the features of the reference at one width: the costly step, shared by all fits."""
+        if self.waiting:
+            raise InputError(
+                "these settings take centres from the data (`centres_from` or `cover`), but no "
+                "data were given; choose the centres with `centred_on` first"
+            )
         return prepare(
             self.reference,
             self.candidates,
@@ -155,7 +183,7 @@ class Learner:
         if len(expected) != len(batches):
             raise InputError(f"{len(expected)} expected counts for {len(batches)} batches")
         _check_expected(expected)
-        events = [self.scaling.apply(batch) for batch in check_data(batches, self.sample)]
+        events = self.scaled(batches)
         points = len(self.reference) + sum(len(x) for x in events)
         refuse_beyond(self.settings.memory, 8 * points * len(batches), "the learnt log ratios")
         done = fit(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import mplhep
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gofstream.inference.null import NullTable
+from gofstream.inference.power import Power
 from gofstream.inference.result import TestResult
 
 Floats = NDArray[np.float64]
@@ -19,6 +21,7 @@ Floats = NDArray[np.float64]
 # Okabe and Ito's palette.
 BLACK, SKY, GREEN, ORANGE, BLUE = "#000000", "#56B4E9", "#009E73", "#D55E00", "#0072B2"
 LIGHT_GREEN = "#7FCEB9"
+SERIES = (BLUE, ORANGE, GREEN, "#CC79A7", BLACK, "#E69F00", SKY)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -144,6 +147,50 @@ def _draw_ratio(
     axes.set_ylim(0, 2.1)
 
 
+def plot_power(
+    curves: Mapping[str, Sequence[Power]],
+    x: Sequence[float],
+    x_label: str,
+    title: str,
+    *,
+    log: bool = False,
+    diagonal: bool = False,
+) -> Figure:
+    """Draw power with its 95 % intervals, one curve for each name, against anything.
+
+    Parameters
+    ----------
+    curves : at each x, a power; names become the legend.
+    x, x_label : a level, a signal fraction, a number of batches.
+    log : logarithmic x axis.
+    diagonal : also draw power = x, what a test that sees nothing would reach at level x.
+    """
+    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    axes = figure.subplots()
+    if diagonal:
+        axes.plot(x, x, color="0.6", lw=1, ls=":", label="no power")
+    for (name, curve), colour, marker in zip(
+        curves.items(), itertools.cycle(SERIES), itertools.cycle("os^Dv*X"), strict=False
+    ):
+        axes.plot(x, [point.value for point in curve], color=colour, marker=marker, label=name)
+        axes.fill_between(
+            x,
+            [point.low for point in curve],
+            [point.high for point in curve],
+            color=colour,
+            alpha=0.15,
+            lw=0,
+        )
+    if log:
+        axes.set_xscale("log")
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel("power (bands: 95 % interval)")
+    axes.set_title(title, fontsize=11)
+    axes.legend(fontsize=9)
+    return figure
+
+
 def plot_null(table: NullTable, result: TestResult, title: str) -> Figure:
     """Draw the null distribution of every statistic at every width, with the observed value."""
     names, widths = list(result.statistics), result.widths
@@ -163,7 +210,7 @@ def plot_null(table: NullTable, result: TestResult, title: str) -> Figure:
             axes.tick_params(labelsize=8)
         row[0].set_ylabel(name, fontsize=11)
     for axes, width in zip(panels[-1], widths, strict=True):
-        axes.set_xlabel(f"t at σ = {width:g}")
+        axes.set_xlabel(f"t at σ = {width:.3g}")
     if any(p.extrapolated for found in result.statistics.values() for p in found.p):
         figure.supxlabel("* extrapolated beyond the toys", fontsize=9, ha="left", x=0.01)
     return figure

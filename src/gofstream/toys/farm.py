@@ -1,32 +1,26 @@
-"""The farm: toys in fixed blocks, through any executor, into a file that can be resumed.
-
-A block is a fixed set of toys, each seeded by its own number. Which worker computes a block, when,
-or how often, changes no bit of it.
-"""
+"""The farm: blocks of toys, through any executor, into a file that can be resumed."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, as_completed
-from dataclasses import dataclass
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.errors import InputError, StoppedError
-from gofstream.ratio.features import Features
-from gofstream.ratio.learner import Learner
-from gofstream.ratio.solver import Fit, fit
-from gofstream.sample import Sample
-from gofstream.toys.growing import growing_statistics
-from gofstream.toys.sources import Source, toy_rng
+from gofstream.errors import StoppedError, refuse_beyond
+from gofstream.execution import concurrency, in_this_process, pack, worker_died
+from gofstream.toys.plan import Plan
 
 Floats = NDArray[np.float64]
+#: t of a block and the number of fits that did not converge; nothing if the plan is not known.
+Made = tuple[Floats, int] | None
 
-#: Fits in a block: wide enough for fast products, small enough to lose little when killed.
-FITS_PER_BLOCK = 32
+#: How often a block is tried again when the worker that had it is gone.
+ATTEMPTS = 5
 
 
 class Sink(Protocol):
@@ -39,97 +33,6 @@ class Sink(Protocol):
     def put(self, width: int, block: int, t: Floats, unconverged: int) -> None:
         """Keep one block, for good once this returns."""
         ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Plan:
-    """What toys to make: everything that decides their numbers.
-
-    Attributes
-    ----------
-    learner : the prepared reference.
-    source : where events come from.
-    source_name : what to call it in the file; give another source another name.
-    expected : (N_b,) N_i(R).
-    seed, stream : with the number of a toy, its seed.
-    shape_only : the sizes of batches are held at ``expected``, which then are those observed.
-    """
-
-    learner: Learner
-    source: Source
-    source_name: str
-    expected: Floats
-    seed: int
-    stream: str = "null"
-    shape_only: bool = False
-
-    def __post_init__(self) -> None:
-        """Refuse what the farm cannot repeat in every toy yet."""
-        if self.learner.settings.data_dependent:
-            raise InputError(
-                "toys for settings that take centres from the data (`centres_from`, `cover`) "
-                "have to choose their own centres, which the farm cannot do yet; use centres from "
-                "the reference"
-            )
-
-    @property
-    def toys_per_block(self) -> int:
-        """Toys computed together."""
-        return max(1, FITS_PER_BLOCK // len(self.expected))
-
-    def about(self) -> dict[str, Any]:
-        """Describe the plan, for the file."""
-        learner = self.learner
-        # The memory budget does not change a number.
-        settings = learner.settings.model_dump(mode="json", exclude={"memory"})
-        return {
-            "reference": learner.digest,
-            "settings": settings,
-            "centres": hashlib.sha256(learner.candidates.tobytes()).hexdigest(),
-            "penalty": learner.penalty,
-            "widths": list(learner.widths),
-            "nominal_expected": learner.expected,
-            "expected": self.expected.tolist(),
-            "source": self.source_name,
-            "seed": self.seed,
-            "stream": self.stream,
-            "shape_only": self.shape_only,
-            "toys_per_block": self.toys_per_block,
-        }
-
-
-def compute_block(plan: Plan, features: Features, block: int) -> tuple[Floats, int]:
-    """Make one block of toys at one width: (toys, 6, N_b), and how many fits did not converge."""
-    scaling = plan.learner.scaling
-    first = block * plan.toys_per_block
-    batches: list[Floats] = []
-    for toy in range(first, first + plan.toys_per_block):
-        rng = toy_rng(plan.seed, plan.stream, toy)
-        for events in plan.source.draw(plan.expected, rng, fixed=plan.shape_only):
-            sample = Sample.from_array(
-                events, scaling.columns, periodic=scaling.periodic, name=f"toy {toy}"
-            )
-            batches.append(scaling.apply(sample))
-    t, done = statistics_of(plan, features, batches)
-    return t, 0 if plan.learner.settings.one_step else int(np.count_nonzero(~done.converged))
-
-
-def statistics_of(plan: Plan, features: Features, batches: list[Floats]) -> tuple[Floats, Fit]:
-    """Fit whole data sets, one after another, and give their statistics: (sets, 6, N_b).
-
-    Data go the same way as toys: only the rounding of a block of another size differs.
-    """
-    settings = plan.learner.settings
-    done = fit(
-        features,
-        batches,
-        np.tile(plan.expected, len(batches) // len(plan.expected)),
-        one_step=settings.one_step,
-        tolerance=settings.tolerance,
-        max_passes=settings.max_passes,
-        memory=settings.memory,
-    )
-    return growing_statistics(features, done, plan.expected, settings.shrink), done
 
 
 def run(
@@ -158,13 +61,11 @@ def run(
     there = sink.blocks()
     done = sum(item in there for item in wanted)
     progress(done, len(wanted))
+    farm = _Farm(plan, executor)
     try:
         for width, sigma in enumerate(plan.learner.widths):
             missing = [b for b in per_width if (width, b) not in there]
-            if not missing:
-                continue
-            features = plan.learner.features(sigma)
-            for block, (t, unconverged) in _as_done(plan, features, missing, executor):
+            for block, (t, unconverged) in farm.made(sigma, missing):
                 sink.put(width, block, t, unconverged)
                 done += 1
                 progress(done, len(wanted))
@@ -173,16 +74,128 @@ def run(
             f"stopped with {done} of {len(wanted)} blocks of toys done and kept; the same call, "
             "with the same file, goes on from there"
         ) from stop
-
-
-def _as_done(
-    plan: Plan, features: Features, blocks: Iterable[int], executor: Executor
-) -> Iterator[tuple[int, tuple[Floats, int]]]:
-    """Yield blocks in the order in which they are done; drop those not begun when stopped."""
-    futures = {executor.submit(compute_block, plan, features, block): block for block in blocks}
-    try:
-        for future in as_completed(futures):
-            yield futures[future], future.result()
     finally:
-        for future in futures:
-            future.cancel()
+        _memory.clear()
+
+
+class _Farm:
+    """One run: which blocks are with the executor, and how the plan reaches its workers.
+
+    Threads share the plan. Other workers are sent the name of the run only; one that does not know
+    it says so, and is sent the plan with the next block. A worker that is replaced by a fresh one
+    in the middle of a run is thus served like any other.
+    """
+
+    def __init__(self, plan: Plan, executor: Executor) -> None:
+        self.plan, self.executor = plan, executor
+        self.name = uuid.uuid4().hex
+        self.local = in_this_process(executor)
+        self.parcel: Any = None
+
+    def made(self, width: float, blocks: list[int]) -> Iterator[tuple[int, tuple[Floats, int]]]:
+        """Yield blocks in the order in which they are done; drop those not begun when stopped."""
+        if not blocks:
+            return
+        at_once = self._at_once(width)
+        waiting = blocks[::-1]
+        tries = dict.fromkeys(blocks, 0)
+        running: dict[Future[Made], int] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < at_once:
+                    block = waiting.pop()
+                    running[self._submit(width, block, tries[block])] = block
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    block = running.pop(future)
+                    result = self._result(future, last=tries[block] == ATTEMPTS)
+                    if result is not None:
+                        yield block, result
+                    else:
+                        tries[block] += 1
+                        waiting.append(block)
+        finally:
+            for future in running:
+                future.cancel()
+
+    def _at_once(self, width: float) -> int:
+        """Blocks that may be with the executor at a time: as many as the memory budget allows."""
+        workers = concurrency(self.executor)
+        if not self.local:
+            return 2 * workers  # each has a process, and the budget, of its own
+        shared, block = self.plan.memory(_memory.shared(self.plan, width))
+        budget = self.plan.learner.settings.memory
+        refuse_beyond(budget, shared + block, "the features of a width and one block of toys")
+        fitting = (budget - shared) // max(1, block)
+        return fitting if fitting < workers else 2 * workers
+
+    def _submit(self, width: float, block: int, tried: int) -> Future[Made]:
+        # What was tried before is an argument, since a cluster takes equal calls for the same one.
+        return self.executor.submit(_work, self.name, self._plan(tried), width, block, tried)
+
+    def _plan(self, tried: int) -> Any:
+        if self.local:
+            return self.plan
+        if not tried:
+            return None
+        if self.parcel is None:
+            self.parcel = pack(self.plan, self.executor)
+        return self.parcel
+
+    def _result(self, future: Future[Made], *, last: bool) -> Made:
+        """Give what a worker made, or nothing if the block has to be sent out again."""
+        try:
+            result = future.result()
+        except CancelledError:  # the worker that held the parcel is gone, and it with it
+            self.parcel = result = None
+        except Exception as error:
+            if worker_died(error):
+                raise _lost("a worker died") from error
+            raise
+        if result is None and last:
+            raise _lost(f"workers were lost {ATTEMPTS} times with the same block of toys")
+        return result
+
+
+def _lost(what: str) -> StoppedError:
+    return StoppedError(
+        f"{what}; the blocks that were done are kept, and the same call, with the same file, goes "
+        "on from there"
+    )
+
+
+class _Memory:
+    """What a worker keeps between blocks: the plan of the latest run, and the latest features."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._plan: tuple[str, Plan | None] = ("", None)
+        self._shared: tuple[Any, Any] = (None, None)
+
+    def plan(self, name: str, sent: Plan | None) -> Plan | None:
+        """Look up the plan of a run, or keep the one that was sent."""
+        if sent is not None:
+            self._plan = (name, sent)
+        known, plan = self._plan
+        return plan if known == name else None
+
+    def shared(self, plan: Plan, width: float) -> Any:
+        """Make what blocks of this width share, once for each reference, not for each block."""
+        key = (type(plan).__name__, plan.learner.about(), width)
+        with self._lock:
+            if self._shared[0] != key:
+                self._shared = (None, None)  # never hold two
+                self._shared = (key, plan.shared(width))
+            return self._shared[1]
+
+    def clear(self) -> None:
+        """Forget everything, when a run ends in this process."""
+        self._plan, self._shared = ("", None), (None, None)
+
+
+_memory = _Memory()
+
+
+def _work(name: str, sent: Plan | None, width: float, block: int, tried: int) -> Made:
+    """Make one block, in whatever process this is."""
+    plan = _memory.plan(name, sent)
+    return None if plan is None else plan.block(_memory.shared(plan, width), width, block)

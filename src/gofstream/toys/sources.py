@@ -39,6 +39,60 @@ def toy_rng(seed: int, stream: str, toy: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence([seed, name, toy]))
 
 
+def split_off_pool(
+    reference: Sample, count: int, rng: np.random.Generator
+) -> tuple[Sample, Sample]:
+    """Split a reference at random: what models are trained against, and a pool of ``count`` rows.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> training, pool = split_off_pool(Sample.from_array(rng.normal(size=100)), 30, rng)
+    >>> len(training), len(pool)
+    (70, 30)
+    """
+    order = rng.permutation(len(reference))
+    training, pool = np.sort(order[count:]), np.sort(order[:count])
+    return reference.take(training), reference.take(pool, name=f"pool of {reference.name}")
+
+
+def refuse_training_rows(toy: Floats, reference: Floats) -> None:
+    """Refuse toys that repeat rows of the reference the models are trained against.
+
+    Such toys look more like the reference than data do, so their t is too small and every data set
+    seems surprising. Rounded values coincide by chance; how often is seen within the toy itself.
+
+    Raises
+    ------
+    InputError
+        With the share of rows that coincide.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(1).normal(size=(1000, 2))
+    >>> refuse_training_rows(x[:200], x[200:])
+    """
+    rows, trained = _row_hashes(toy), _row_hashes(reference)
+    shared = int(np.isin(rows, trained).sum())
+    again = len(rows) - len(np.unique(rows))
+    by_chance = again * len(trained) / max(1, len(rows))
+    if shared > 10 + 3 * by_chance:
+        raise InputError(
+            f"{shared} of the {len(rows)} events of a toy are rows of the reference itself: toys "
+            "must come from events that no model was trained on; split the reference first, or "
+            "give a simulator"
+        )
+
+
+def _row_hashes(x: Floats) -> NDArray[np.uint64]:
+    """Give equal rows equal numbers, and different rows, with near certainty, different ones."""
+    factors = np.random.default_rng(0).integers(2**63, size=x.shape[1], dtype=np.uint64) * 2 + 1
+    bits = np.ascontiguousarray(x + 0.0).view(np.uint64)
+    mixed = bits ^ (bits >> np.uint64(29))
+    return np.asarray((mixed * factors).sum(axis=1, dtype=np.uint64))
+
+
 class Source(Protocol):
     """Anything that can draw a data set."""
 

@@ -1,0 +1,130 @@
+"""Power studies: what would have been seen, had there been a signal (METHOD §5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gofstream.errors import InputError
+from gofstream.inference.calibrate import calibrate
+from gofstream.inference.combine import Rule, combined_p
+from gofstream.inference.null import NullTable
+from gofstream.inference.power import MedianZ, Power, median_z, power
+from gofstream.inference.pvalues import empirical_p
+from gofstream.toys.plan import ReferencePlan
+from gofstream.toys.sources import Injected, Source
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PowerStudy:
+    """Toys without and with a signal, treated alike.
+
+    Every question takes the name of a statistic, or several names to be combined; the injected
+    fraction; and, if wanted, a number of batches (default: all) and the index of one width
+    (default: all, combined by ``rule``). p-values are empirical: power at a level that the toys
+    cannot resolve is zero.
+
+    Attributes
+    ----------
+    null : toys of the nominal model.
+    signals : toys with signal, by injected fraction.
+    """
+
+    null: NullTable
+    signals: Mapping[float, NullTable]
+
+    def p_values(
+        self,
+        statistic: str | Sequence[str],
+        fraction: float,
+        *,
+        batches: int | None = None,
+        width: int | None = None,
+        rule: Rule = "min",
+    ) -> Floats:
+        """Give the p-value of every toy with signal."""
+        if fraction not in self.signals:
+            known = ", ".join(f"{f:g}" for f in self.signals)
+            raise InputError(f"no toys with a signal fraction of {fraction:g}; there are {known}")
+        names = [statistic] if isinstance(statistic, str) else statistic
+
+        def columns(table: NullTable) -> Floats:
+            t = np.concatenate([table.statistic(name, batches) for name in names], axis=1)
+            return t if width is None else t[:, width :: len(table.about["widths"])]
+
+        null, signal = columns(self.null), columns(self.signals[fraction])
+        if null.shape[1] == 1:
+            return empirical_p(signal[:, 0], null[:, 0])
+        return np.array([combined_p(t, null, rule) for t in signal])
+
+    def power(
+        self,
+        statistic: str | Sequence[str],
+        level: float,
+        fraction: float,
+        *,
+        batches: int | None = None,
+        width: int | None = None,
+        rule: Rule = "min",
+    ) -> Power:
+        """Share of toys with signal that reach p ≤ level."""
+        p = self.p_values(statistic, fraction, batches=batches, width=width, rule=rule)
+        return power(p, level)
+
+    def median_z(
+        self,
+        statistic: str | Sequence[str],
+        fraction: float,
+        *,
+        batches: int | None = None,
+        width: int | None = None,
+        rule: Rule = "min",
+    ) -> MedianZ:
+        """Z that half of the toys with signal reach; never beyond what the toys resolve."""
+        return median_z(self.p_values(statistic, fraction, batches=batches, width=width, rule=rule))
+
+
+def power_study(
+    plan: ReferencePlan,
+    signal: Source,
+    fractions: Sequence[float],
+    *,
+    toys: int,
+    signal_toys: int,
+    folder: Path,
+    executor: Executor,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> PowerStudy:
+    """Make the null and, for each fraction, toys with so much signal added.
+
+    Parameters
+    ----------
+    plan : toys of the nominal model.
+    signal : where signal events come from; name it in the folder.
+    fractions : expected signal over expected nominal events.
+    toys, signal_toys : how many without, and how many with signal for each fraction.
+    folder : one file for the null and one for each fraction; what is there is used again.
+    progress : called with blocks done and wanted, for one file after another.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    null = calibrate(plan, toys, folder / "null.null", executor, progress=progress).table
+    signals = {}
+    for fraction in fractions:
+        injected = replace(
+            plan,
+            source=Injected(plan.source, signal, fraction),
+            source_name=f"{plan.source_name} with {fraction:g} of signal",
+            stream=f"signal {fraction:g}",
+        )
+        path = folder / f"signal-{fraction:g}.null"
+        signals[fraction] = calibrate(
+            injected, signal_toys, path, executor, progress=progress
+        ).table
+    return PowerStudy(null, signals)

@@ -1,0 +1,187 @@
+"""The front door: data and a reference in, a calibrated verdict out."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import nullcontext
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gofstream.checks import ROWS_PER_EVENT
+from gofstream.errors import InputError
+from gofstream.execution import thread_workers
+from gofstream.inference.calibrate import calibrate
+from gofstream.inference.rate import RateTest
+from gofstream.inference.result import TestResult
+from gofstream.ratio.learner import Learner
+from gofstream.sample import Sample
+from gofstream.settings import Settings
+from gofstream.toys.permutation import PermutationPlan
+from gofstream.toys.plan import Plan, ReferencePlan
+from gofstream.toys.sources import POOL_WARN, Pool, Simulator, Source, split_off_pool
+
+Floats = NDArray[np.float64]
+Events = ArrayLike | Sample
+
+
+def nplm_test(
+    data: Events | Sequence[Events],
+    reference: Events,
+    *,
+    expected: float | Sequence[float] | None = None,
+    batches: int = 1,
+    settings: Settings | None = None,
+    simulator: Callable[[int, np.random.Generator], Floats] | None = None,
+    pool: Events | None = None,
+    n_resamples: int = 400,
+    rng: int | np.random.Generator | None = None,
+    null: Path | None = None,
+    executor: Executor | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> TestResult:
+    """Test whether data follow the reference, without saying beforehand what could be wrong.
+
+    Parameters
+    ----------
+    data : (events, columns), split at random into ``batches``; or a list of batches.
+    reference : events of the nominal model.
+    expected : events that the nominal model predicts, in all or for each batch. None: nothing is
+        known about the rate, and only the shape is tested.
+    batches : number of batches to split the data into.
+    settings : widths, centres, penalty and so on; by default everything follows from the reference.
+    simulator : called with a number of events and a generator, gives (events, columns) of the
+        nominal model: the best source of pseudo-experiments.
+    pool : further nominal events, none of which is in the reference: the second best. With
+        neither, part of a reference that is large enough is set aside as a pool; otherwise data
+        and reference are pooled and their labels permuted.
+    n_resamples : pseudo-experiments.
+    rng : seed or generator; the same seed gives the same result to the last bit.
+    null : file for the pseudo-experiments, to resume an interrupted test with the same seed.
+    executor : where to compute; by default on all cores.
+    progress : called with the number of blocks of pseudo-experiments done and wanted.
+
+    Returns
+    -------
+    TestResult
+        With ``statistic``, ``pvalue``, ``zscore`` and ``null_distribution``; prints as a table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(1)
+    >>> reference, data = rng.normal(size=(1000, 2)), rng.normal(size=(200, 2))
+    >>> result = nplm_test(data, reference, n_resamples=19, rng=1)
+    >>> 0.05 <= result.pvalue <= 1
+    True
+    >>> result.source
+    'permuted labels'
+    """
+    if n_resamples < 1:
+        raise InputError(f"n_resamples is {n_resamples}; at least one pseudo-experiment is needed")
+    rng = np.random.default_rng(rng)
+    settings = settings or Settings()
+    sample = _sample(reference, None, "reference")
+    parts, counts = _batches(data, sample, expected, batches, rng)
+    plan, rate = _plan(parts, sample, counts, settings, simulator, pool, rng)
+    workers = thread_workers() if executor is None else nullcontext(executor)
+    with tempfile.TemporaryDirectory() as folder, workers as chosen:
+        path = Path(folder) / "toys.null" if null is None else null
+        calibration = calibrate(plan, n_resamples, path, chosen, progress=progress)
+        return calibration.test(parts, rate=rate)
+
+
+def _sample(events: Events, like: Sample | None, name: str) -> Sample:
+    if isinstance(events, Sample):
+        return events
+    columns = None if like is None else like.columns
+    return Sample.from_array(events, columns, name=name)
+
+
+def _batches(
+    data: Events | Sequence[Events],
+    reference: Sample,
+    expected: float | Sequence[float] | None,
+    count: int,
+    rng: np.random.Generator,
+) -> tuple[list[Sample], Floats | None]:
+    """Give the batches, and N_i(R) of each or None."""
+    if count < 1:
+        raise InputError(f"batches is {count}; the data make at least one")
+    given = _as_list(data)
+    if given is not None and count not in (1, len(given)):
+        raise InputError(f"{len(given)} batches were given, but batches = {count}; leave it out")
+    count = count if given is None else len(given)
+    counts = None if expected is None else _expected(expected, count)
+    if given is not None:
+        return [_sample(x, reference, f"batch {i + 1}") for i, x in enumerate(given)], counts
+    whole = _sample(cast(Events, data), reference, "data")
+    # Each event goes to batch i with probability π_i, as in the toys (METHOD §6).
+    shares = None if counts is None else counts / counts.sum()
+    label = rng.choice(count, size=len(whole), p=shares)
+    return [whole.take(label == i, name=f"batch {i + 1}") for i in range(count)], counts
+
+
+def _as_list(data: Events | Sequence[Events]) -> list[Events] | None:
+    """Tell a list of batches from a single array, which may come as lists of numbers."""
+    if not isinstance(data, list | tuple) or not data:
+        return None
+    batches = all(isinstance(x, Sample) or (isinstance(x, np.ndarray) and x.ndim) for x in data)
+    return list(data) if batches else None
+
+
+def _expected(expected: float | Sequence[float], count: int) -> Floats:
+    each = np.atleast_1d(np.asarray(expected, dtype=np.float64))
+    if np.ndim(expected) == 0:
+        each = np.full(count, float(each[0]) / count)
+    if each.shape != (count,):
+        raise InputError(
+            f"expected has {each.size} numbers for {count} batches; give one number for all "
+            "together, or one for each"
+        )
+    if not (np.isfinite(each).all() and (each > 0).all()):
+        raise InputError(f"expected counts must be positive and finite, got {each.tolist()}")
+    return each
+
+
+def _plan(
+    parts: list[Sample],
+    reference: Sample,
+    counts: Floats | None,
+    settings: Settings,
+    simulator: Callable[[int, np.random.Generator], Floats] | None,
+    pool: Events | None,
+    rng: np.random.Generator,
+) -> tuple[Plan, RateTest | None]:
+    """Choose the best source of toys there is; permutation needs a test of the rate beside it."""
+    observed = sum(len(part) for part in parts)
+    shape_only = counts is None
+    expected = np.array([len(part) for part in parts], float) if counts is None else counts
+    total = float(expected.sum())
+    source: Source
+    if simulator is not None:
+        source, name = Simulator(simulator), "the simulator"
+    elif pool is not None:
+        source = Pool(_sample(pool, reference, "pool"))
+        source.check(total)
+        name = f"the pool {source.sample.name!r} of {len(source.sample)} events"
+    else:
+        # As large as makes a good pool; what is left must still make a good reference.
+        size = int(np.ceil(POOL_WARN * total * len(reference) * float((reference.share**2).sum())))
+        if len(reference) - size < ROWS_PER_EVENT * total:
+            plan = PermutationPlan.pool(reference, parts, settings, seed=_seed(rng), rng=rng)
+            return plan, None if counts is None else RateTest.of(observed, total)
+        whole = len(reference)
+        reference, aside = split_off_pool(reference, size, rng)
+        source = Pool(aside)
+        name = f"a pool of {size} events set aside from the {whole} of the reference"
+    learner = Learner.prepare(reference, settings, expected=float(expected.mean()), rng=rng)
+    return ReferencePlan(learner, source, name, expected, _seed(rng), shape_only=shape_only), None
+
+
+def _seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(2**62))

@@ -1,0 +1,226 @@
+"""Plans: what toys to make, and how a data set becomes statistics, for data as for toys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gofstream.errors import InputError
+from gofstream.ratio.features import Features
+from gofstream.ratio.learner import Learner
+from gofstream.ratio.solver import Fit, fit, fit_bytes
+from gofstream.sample import Sample
+from gofstream.settings import Settings
+from gofstream.toys.growing import growing_statistics
+from gofstream.toys.sources import Source, refuse_training_rows, toy_rng
+
+Floats = NDArray[np.float64]
+
+#: Fits in a block: wide enough for fast products, small enough to lose little when killed.
+FITS_PER_BLOCK = 32
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observed:
+    """The statistics of one data set at one width, and how its fits went."""
+
+    t: Floats
+    converged: NDArray[np.bool_]
+    uncovered: NDArray[np.int64]
+
+
+class Plan(Protocol):
+    """What the farm needs to know: a number of blocks at each width, each always the same.
+
+    A block is a fixed set of toys, each seeded by its own number. Which worker computes a block,
+    when, or how often, changes no bit of it.
+    """
+
+    @property
+    def learner(self) -> Learner:
+        """The prepared sample."""
+        ...
+
+    @property
+    def expected(self) -> Floats:
+        """(N_b,) N_i(R)."""
+        ...
+
+    @property
+    def source_name(self) -> str:
+        """Where the toys come from, in words."""
+        ...
+
+    @property
+    def shape_only(self) -> bool:
+        """Whether the sizes of batches are held at ``expected``."""
+        ...
+
+    @property
+    def toys_per_block(self) -> int:
+        """Toys computed together."""
+        ...
+
+    def about(self) -> dict[str, Any]:
+        """Describe everything that decides a number, for the file."""
+        ...
+
+    def shared(self, width: float) -> Any:
+        """Make what all blocks of a width share."""
+        ...
+
+    def memory(self, shared: Any) -> tuple[int, int]:
+        """Bytes that are shared, and bytes that one block takes beyond."""
+        ...
+
+    def block(self, shared: Any, width: float, index: int) -> tuple[Floats, int]:
+        """Make one block: t as (toys, 6, N_b), and how many fits did not converge."""
+        ...
+
+    def observe(self, shared: Any, width: float, batches: Sequence[Sample]) -> Observed:
+        """Compute the statistics of data, in the same way: t as (6, N_b)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReferencePlan:
+    """Toys against a fixed reference.
+
+    Attributes
+    ----------
+    learner : the prepared reference.
+    source : where events come from.
+    source_name : what to call it in the file; give another source another name.
+    expected : (N_b,) N_i(R).
+    seed, stream : with the number of a toy, its seed.
+    shape_only : the sizes of batches are held at ``expected``, which then are those observed.
+    """
+
+    learner: Learner
+    source: Source
+    source_name: str
+    expected: Floats
+    seed: int
+    stream: str = "null"
+    shape_only: bool = False
+
+    @property
+    def toys_per_block(self) -> int:
+        """Toys computed together."""
+        return toys_in_a_block(self.expected)
+
+    def about(self) -> dict[str, Any]:
+        """Describe everything that decides a number, for the file."""
+        return self.learner.about() | {
+            "expected": self.expected.tolist(),
+            "source": self.source_name,
+            "seed": self.seed,
+            "stream": self.stream,
+            "shape_only": self.shape_only,
+            "toys_per_block": self.toys_per_block,
+        }
+
+    def shared(self, width: float) -> Features | None:
+        """Make the features, unless every toy has to choose its own centres."""
+        return None if self.learner.waiting else self.learner.features(width)
+
+    def memory(self, shared: Features | None) -> tuple[int, int]:
+        """Bytes that are shared, and bytes that one block takes beyond."""
+        if shared is None:  # `features` keeps to the budget, for one toy at a time
+            return 0, self.learner.settings.memory
+        sizes = (self.expected + 5 * np.sqrt(self.expected)).astype(int).tolist()
+        return shared.nbytes, fit_bytes(shared, sizes * self.toys_per_block)
+
+    def block(self, shared: Features | None, width: float, index: int) -> tuple[Floats, int]:
+        """Draw the toys of a block, and compute their statistics."""
+        first = index * self.toys_per_block
+        toys = {n: self._draw(n) for n in range(first, first + self.toys_per_block)}
+        if index == 0:
+            refuse_training_rows(np.concatenate(toys[0]), self.learner.reference)
+        if shared is not None:
+            together = [batch for toy in toys.values() for batch in toy]
+            return counted(self.learner.settings, *self._statistics(shared, together))
+        parts = [
+            counted(self.learner.settings, *self._with_own_centres(batches, width, self.stream, n))
+            for n, batches in toys.items()
+        ]
+        return np.concatenate([t for t, _ in parts]), sum(missed for _, missed in parts)
+
+    def observe(self, shared: Features | None, width: float, batches: Sequence[Sample]) -> Observed:
+        """Compute the statistics of data; only the rounding of a block of another size differs."""
+        events = self.learner.scaled(batches)
+        if shared is None:
+            t, done = self._with_own_centres(events, width, "data", 0)
+        else:
+            t, done = self._statistics(shared, events)
+        return Observed(t[0], done.converged, done.uncovered)
+
+    def _draw(self, toy: int) -> list[Floats]:
+        scaling = self.learner.scaling
+        rng = toy_rng(self.seed, self.stream, toy)
+        return [
+            scaling.apply(
+                Sample.from_array(
+                    events, scaling.columns, periodic=scaling.periodic, name=f"toy {toy}"
+                )
+            )
+            for events in self.source.draw(self.expected, rng, fixed=self.shape_only)
+        ]
+
+    def _with_own_centres(
+        self, batches: Sequence[Floats], width: float, stream: str, toy: int
+    ) -> tuple[Floats, Fit]:
+        rng = toy_rng(self.seed, f"{stream}: centres", toy)
+        return self._statistics(self.learner.centred_on(batches, rng).features(width), batches)
+
+    def _statistics(self, features: Features, batches: Sequence[Floats]) -> tuple[Floats, Fit]:
+        return statistics_of(features, batches, self.expected, self.learner.settings)
+
+
+def statistics_of(
+    features: Features, batches: Sequence[Floats], expected: Floats, settings: Settings
+) -> tuple[Floats, Fit]:
+    """Fit whole data sets, one after another, and give their statistics: (sets, 6, N_b)."""
+    done = fit(
+        features,
+        batches,
+        np.tile(expected, len(batches) // len(expected)),
+        one_step=settings.one_step,
+        tolerance=settings.tolerance,
+        max_passes=settings.max_passes,
+        memory=settings.memory,
+    )
+    return growing_statistics(features, done, expected, settings.shrink), done
+
+
+def counted(settings: Settings, t: Floats, done: Fit) -> tuple[Floats, int]:
+    """Give t with the number of fits that did not converge; a single step never does."""
+    return t, 0 if settings.one_step else int(np.count_nonzero(~done.converged))
+
+
+def toys_in_a_block(expected: Floats) -> int:
+    """Count the toys that make about `FITS_PER_BLOCK` fits."""
+    return max(1, FITS_PER_BLOCK // len(expected))
+
+
+def check_sizes(plan: Plan, batches: Sequence[Sample]) -> None:
+    """Refuse data that are not of the planned number or, for shape alone, of the planned sizes.
+
+    Raises
+    ------
+    InputError
+        With both numbers.
+    """
+    planned = plan.expected.astype(int).tolist()
+    sizes = [len(batch) for batch in batches]
+    if len(sizes) != len(planned):
+        raise InputError(f"calibrated for {len(planned)} batches, but {len(sizes)} given")
+    if plan.shape_only and sizes != planned:
+        raise InputError(
+            "a test of shape alone holds the sizes of batches: calibrated for "
+            f"{planned}, but {sizes} given; calibrate for these"
+        )
