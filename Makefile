@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench validate clean
 
 demo: $(DONE)
 	$(BIN)/gofstream demo --out out/demo.png
@@ -19,6 +19,9 @@ lint: $(DONE)
 
 bench: $(DONE)
 	$(BIN)/python -m benchmarks
+
+validate: $(DONE)
+	$(BIN)/python -m validation
 
 clean:
 	rm -rf $(VENV) out build dist

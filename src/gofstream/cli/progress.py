@@ -34,16 +34,18 @@ def blocks_bar(console: Console, what: str) -> Iterator[Callable[[int, int], Non
 
 def _lines(console: Console, what: str) -> Callable[[int, int], None]:
     begun = last = time.monotonic()
-    first: int | None = None
+    first = latest = -1
 
     def show(done: int, total: int) -> None:
-        nonlocal last, first
+        nonlocal begun, last, first, latest
         now = time.monotonic()
-        first = done if first is None else first
+        if first < 0 or done < latest:  # a new count
+            begun, first = now, done
+        latest = done
         if now - last < QUIET:
             return
         last = now
-        rate = (done - first) / (now - begun)
+        rate = (done - first) / max(now - begun, 1e-9)
         left = f"{(total - done) / rate:.0f} s left" if rate else "no estimate yet"
         console.print(f"{what}: {done} of {total} blocks, {left}")
 

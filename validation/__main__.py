@@ -1,0 +1,148 @@
+"""`python -m validation`: run the cases, print and write what was found, draw p-values."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from gofstream.cli.progress import blocks_bar
+from gofstream.datasets import expo1d
+from gofstream.execution import thread_workers
+from gofstream.settings import Settings, preset
+from validation.cases import (
+    Size,
+    five_columns,
+    permutation_ranks,
+    plan_for,
+    table_and_data,
+    table_from_training_rows,
+)
+from validation.checks import FAMILY_LEVEL, Check, against_table, holm, own_tables
+from validation.picture import draw, shares
+from validation.wrong import leave_one_out, smallest_p_raw
+
+EXPO = Size(n_reference=200_000, expected=16_000, batches=8, toys=1000, sets=1000)
+ANALYTIC = Size(n_reference=20_000, expected=2_000, batches=4, toys=1000, sets=300)
+PERMUTATION = Size(n_reference=20_000, expected=2_000, batches=2, toys=99, sets=200)
+SMALL_REFERENCE = Size(n_reference=20_000, expected=16_000, batches=8, toys=1000, sets=1000)
+
+
+class Validation:
+    """One seed: its families of checks, and the curves for the picture."""
+
+    def __init__(self, seed: int, folder: Path, executor: Executor, console: Console) -> None:
+        self.seed, self.executor, self.console = seed, executor, console
+        self.folder = folder / f"seed-{seed}"
+        self.families: dict[str, list[Check]] = {}
+        self.curves: dict[str, dict[str, NDArray[np.float64]]] = {}
+
+    def run(self) -> None:
+        """Run every case; the names of those that must fail begin with `wrong`."""
+        expo, settings = expo1d.reference, preset("expo1d").settings
+        plan = plan_for(expo, settings, EXPO, self.seed)
+        with self._case("EXPO-1D") as (folder, bar):
+            table, data = table_and_data(plan, EXPO, folder, self.executor, bar)
+        self._judge("EXPO-1D", against_table(table, data))
+        self.curves["EXPO-1D"] = shares(table, data)
+        self._judge("wrong: smallest p raw", against_table(table, data, smallest_p_raw))
+        self._judge("wrong: leave-one-out ranks", against_table(table, data, leave_one_out))
+
+        five = Settings(n_centres=1000, width_quantiles=(0.25, 0.5, 0.75))
+        plan = plan_for(five_columns, five, ANALYTIC, self.seed)
+        with self._case("analytic 5-D") as (folder, bar):
+            table, data = table_and_data(plan, ANALYTIC, folder, self.executor, bar)
+        self._judge("analytic 5-D", against_table(table, data))
+        self.curves["analytic 5-D"] = shares(table, data)
+
+        two = Settings(widths=(0.3, 1.4))
+        with self._case("permutation") as (folder, bar):
+            ranks = permutation_ranks(expo, two, PERMUTATION, self.seed, folder, self.executor, bar)
+        self._judge("permutation", own_tables(ranks, PERMUTATION.toys))
+        self.curves["permutation"] = {
+            what.split(",")[0]: rank / (PERMUTATION.toys + 1)
+            for what, rank in ranks.items()
+            if ", min over" in what
+        }
+
+        plan = plan_for(expo, settings, SMALL_REFERENCE, self.seed)
+        with self._case("small reference") as (folder, bar):
+            _, data = table_and_data(plan, SMALL_REFERENCE, folder, self.executor, bar)
+            table = table_from_training_rows(plan, SMALL_REFERENCE, folder, self.executor, bar)
+        self._judge("wrong: toys from training rows", against_table(table, data))
+
+    @contextmanager
+    def _case(self, name: str) -> Iterator[tuple[Path, Callable[[int, int], None]]]:
+        """Give a folder and a progress bar, and say how long it took."""
+        begun = time.perf_counter()
+        with blocks_bar(self.console, f"seed {self.seed}, {name}") as bar:
+            yield self.folder / name.replace(" ", "-"), bar
+        took = time.perf_counter() - begun
+        self.console.print(f"seed {self.seed}, {name}: {took:.0f} s", highlight=False)
+
+    def _judge(self, name: str, checks: list[Check]) -> None:
+        self.families[name] = checks
+        adjusted = holm(checks)
+        worst = int(np.argmin(adjusted))
+        self.console.print(
+            f"  {name}: {len(checks)} checks, smallest adjusted p = {adjusted[worst]:.2g} "
+            f"({checks[worst].what}: {checks[worst].found}): "
+            + ("fails" if adjusted[worst] < FAMILY_LEVEL else "passes"),
+            highlight=False,
+            soft_wrap=True,
+        )
+
+    def as_expected(self) -> bool:
+        """Tell whether right versions pass and wrong ones fail."""
+        return all(
+            (min(holm(checks)) < FAMILY_LEVEL) == name.startswith("wrong")
+            for name, checks in self.families.items()
+        )
+
+
+def main() -> int:
+    """Run and report; the exit code says whether all is as it should be."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--out", type=Path, default=Path("out/validation"))
+    options = parser.parse_args()
+    console = Console()
+    done = []
+    with thread_workers() as executor:
+        for seed in options.seeds:
+            validation = Validation(seed, options.out, executor, console)
+            validation.run()
+            done.append(validation)
+            _write(done, options.out)
+    good = all(validation.as_expected() for validation in done)
+    console.print(f"written: {options.out}/validation.json and uniformity.png")
+    console.print("as it should be" if good else "NOT as it should be")
+    return 0 if good else 1
+
+
+def _write(done: list[Validation], folder: Path) -> None:
+    content = {
+        f"seed {v.seed}": {
+            name: [
+                {"what": c.what, "found": c.found, "p": c.p, "adjusted": a}
+                for c, a in zip(checks, holm(checks), strict=True)
+            ]
+            for name, checks in v.families.items()
+        }
+        for v in done
+    }
+    (folder / "validation.json").write_text(json.dumps(content, indent=1) + "\n")
+    draw({v.seed: v.curves for v in done}).savefig(folder / "uniformity.png", dpi=110)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""What is validated: three kinds of data, three sources of toys, in two sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gofstream.inference.calibrate import calibrate
+from gofstream.inference.combine import combined_p
+from gofstream.inference.pvalues import empirical_p
+from gofstream.ratio.learner import Learner
+from gofstream.sample import Sample
+from gofstream.settings import Settings
+from gofstream.statistics import STATISTICS
+from gofstream.toys.permutation import PermutationPlan
+from gofstream.toys.plan import ReferencePlan
+from gofstream.toys.sources import Simulator, toy_rng
+from validation.checks import RULES
+from validation.wrong import training_rows
+
+Floats = NDArray[np.float64]
+Progress = Callable[[int, int], None]
+Draw = Callable[[int, np.random.Generator], Floats]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large a case is.
+
+    Attributes
+    ----------
+    n_reference, expected : N_R and N(R) of all batches together.
+    toys, sets : toys of the table, and data sets.
+    """
+
+    n_reference: int
+    expected: float
+    batches: int
+    toys: int
+    sets: int
+
+
+def five_columns(n: int, rng: np.random.Generator) -> Floats:
+    """Draw a sample with the look of two muons: falling, correlated, bounded columns."""
+    energy = rng.exponential(size=(n, 2))
+    angle = rng.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], size=n)
+    return np.column_stack([energy.sum(axis=1), energy[:, 1], angle, rng.uniform(-1, 1, size=n)])
+
+
+def plan_for(draw: Draw, settings: Settings, size: Size, seed: int) -> ReferencePlan:
+    """Draw a reference, and plan toys from the exact simulator."""
+    rng = np.random.default_rng(np.random.SeedSequence([seed, 0]))
+    reference = Sample.from_array(draw(size.n_reference, rng), name="reference")
+    expected = np.full(size.batches, size.expected / size.batches)
+    learner = Learner.prepare(reference, settings, expected=float(expected[0]), rng=rng)
+    return ReferencePlan(learner, Simulator(draw), "simulator", expected, seed)
+
+
+def table_and_data(
+    plan: ReferencePlan, size: Size, folder: Path, executor: Executor, progress: Progress
+) -> tuple[Floats, Floats]:
+    """Make a table, and data sets of the same nominal model: (sets, 6, widths) each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table = calibrate(plan, size.toys, folder / "table.null", executor, progress=progress)
+    data = calibrate(
+        replace(plan, stream="data"), size.sets, folder / "data.null", executor, progress=progress
+    )
+    return table.table.t[..., -1], data.table.t[..., -1]
+
+
+def table_from_training_rows(
+    plan: ReferencePlan, size: Size, folder: Path, executor: Executor, progress: Progress
+) -> Floats:
+    """Make a table the wrong way."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = training_rows(plan.learner.sample, np.random.default_rng(plan.seed))
+    wrong = replace(plan, source=rows, source_name="training rows")
+    path = folder / "training-rows.null"
+    return calibrate(wrong, size.toys, path, executor, progress=progress).table.t[..., -1]
+
+
+def permutation_ranks(
+    draw: Draw,
+    settings: Settings,
+    size: Size,
+    seed: int,
+    folder: Path,
+    executor: Executor,
+    progress: Progress,
+) -> dict[str, NDArray[np.int64]]:
+    """Give p (B+1) of every data set, each with a reference and a permutation null of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    ranks: dict[str, list[float]] = {}
+    for index in range(size.sets):
+        progress(index, size.sets)
+        rng = toy_rng(seed, "permutation", index)
+        reference = Sample.from_array(draw(size.n_reference, rng), name="reference")
+        mean = size.expected / size.batches
+        data = [Sample.from_array(draw(rng.poisson(mean), rng)) for _ in range(size.batches)]
+        plan = PermutationPlan.pool(reference, data, settings, seed=seed, rng=rng)
+        made = calibrate(plan, size.toys, folder / f"{index}.null", executor)
+        null = made.table.t[..., -1]
+        widths = plan.learner.widths
+        seen = np.stack([plan.observe(plan.shared(w), w, data).t[:, -1] for w in widths], axis=1)
+        for s, name in enumerate(STATISTICS):
+            for k in range(len(widths)):
+                p = float(empirical_p(seen[s, k], null[:, s, k]))
+                ranks.setdefault(f"{name}, width {k + 1}", []).append(p)
+            for rule in RULES:
+                p = combined_p(seen[s], null[:, s], rule)
+                ranks.setdefault(f"{name}, {rule} over widths", []).append(p)
+    progress(size.sets, size.sets)
+    return {
+        what: np.rint(np.array(p) * (size.toys + 1)).astype(np.int64) for what, p in ranks.items()
+    }

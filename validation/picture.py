@@ -1,0 +1,53 @@
+"""p-values of null data sets, drawn: they should be uniform."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from gofstream.inference.combine import combined_p
+from gofstream.report.plots import SERIES
+from gofstream.statistics import STATISTICS
+
+Floats = NDArray[np.float64]
+
+
+def shares(table: Floats, data: Floats) -> dict[str, Floats]:
+    """p-value of every data set, by statistic, combined over widths by the smallest p."""
+    return {
+        name: np.array([combined_p(t, table[:, s]) for t in data[:, s]])
+        for s, name in enumerate(STATISTICS)
+    }
+
+
+def draw(seeds: Mapping[int, Mapping[str, Mapping[str, Floats]]]) -> Figure:
+    """Draw, for every seed and case, the share of data sets with p ≤ α, over α."""
+    cases = list(next(iter(seeds.values())))
+    figure = Figure(figsize=(4.2 * len(cases) + 0.6, 3.3 * len(seeds) + 0.8), layout="constrained")
+    panels = figure.subplots(len(seeds), len(cases), squeeze=False, sharex=True, sharey=True)
+    alpha = np.geomspace(0.005, 1, 200)
+    for row, (seed, curves) in zip(panels, seeds.items(), strict=True):
+        for axes, case in zip(row, cases, strict=True):
+            for colour, (name, p) in zip(SERIES, curves[case].items(), strict=False):
+                share = np.searchsorted(np.sort(p), alpha + 1e-12, side="right") / len(p)
+                axes.step(alpha, share / alpha, where="post", color=colour, lw=1.4, label=name)
+            spread = 2 * np.sqrt((1 - alpha) / alpha / len(p))
+            axes.fill_between(alpha, 1 - spread, 1 + spread, color="0.85", lw=0, zorder=0)
+            axes.axhline(1, color="0.4", lw=1)
+            axes.set_xscale("log")
+            axes.set_ylim(0, 2.2)
+            axes.set_title(f"{case}, {len(p)} data sets, seed {seed}", fontsize=10)
+    for axes in panels[-1]:
+        axes.set_xlabel("level α")
+    for row in panels:
+        row[0].set_ylabel("P(p ≤ α) / α")
+    panels[0, 0].legend(fontsize=8, ncols=2)
+    figure.suptitle(
+        "p-values of data sets that follow the reference, smallest p over widths\n"
+        "grey: two standard deviations of so many data sets",
+        fontsize=11,
+    )
+    return figure
