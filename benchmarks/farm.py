@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
+from concurrent.futures import Executor
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.machine import emit, seconds
 from gofstream.datasets import expo1d
-from gofstream.execution import thread_workers
+from gofstream.execution import dask_workers, thread_workers
 from gofstream.inference.null import NullFile
 from gofstream.ratio.features import Features
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import fit
 from gofstream.sample import Sample
 from gofstream.settings import preset
+from gofstream.toys.farm import run as run_farm
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator, toy_rng
 
 BLOCKS = 6
+#: Toys of a whole run.
+RUN_TOYS = 64
 
 
 def run() -> None:
@@ -39,6 +44,28 @@ def run() -> None:
         two += _with_threads(plan, features, 2)
     emit("farm.overhead", whole / alone, "times the fits alone", blocks=BLOCKS)
     emit("farm.scaling", one / two, "times faster with two threads", blocks=BLOCKS)
+    with thread_workers(2) as threads:
+        by_threads = _whole_runs(plan, threads)
+    with dask_workers("local", 2) as dask:
+        by_dask = _whole_runs(plan, dask)
+    emit(
+        "farm.dask_vs_threads",
+        by_threads / by_dask,
+        "speed of two Dask workers over that of two threads",
+        toys=RUN_TOYS,
+    )
+
+
+def _whole_runs(plan: ReferencePlan, executor: Executor) -> float:
+    """Time whole runs, with what workers have to prepare."""
+    with tempfile.TemporaryDirectory() as folder:
+        count = itertools.count()
+
+        def work() -> None:
+            file = NullFile(Path(folder) / f"{next(count)}.null", plan.about())
+            run_farm(plan, RUN_TOYS, file, executor)
+
+        return seconds(work, 2)
 
 
 def _fits_alone(plan: ReferencePlan, features: Features) -> float:

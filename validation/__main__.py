@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
 from gofstream.cli.progress import blocks_bar
@@ -28,7 +27,7 @@ from validation.cases import (
     table_from_training_rows,
 )
 from validation.checks import FAMILY_LEVEL, Check, against_table, holm, own_tables
-from validation.picture import draw, shares
+from validation.picture import Case, draw
 from validation.wrong import leave_one_out, smallest_p_raw
 
 EXPO = Size(n_reference=200_000, expected=16_000, batches=8, toys=1000, sets=1000)
@@ -44,7 +43,7 @@ class Validation:
         self.seed, self.executor, self.console = seed, executor, console
         self.folder = folder / f"seed-{seed}"
         self.families: dict[str, list[Check]] = {}
-        self.curves: dict[str, dict[str, NDArray[np.float64]]] = {}
+        self.curves: dict[str, Case] = {}
 
     def run(self) -> None:
         """Run every case; the names of those that must fail begin with `wrong`."""
@@ -53,7 +52,7 @@ class Validation:
         with self._case("EXPO-1D") as (folder, bar):
             table, data = table_and_data(plan, EXPO, folder, self.executor, bar)
         self._judge("EXPO-1D", against_table(table, data))
-        self.curves["EXPO-1D"] = shares(table, data)
+        self.curves["EXPO-1D"] = Case.of(table, data)
         self._judge("wrong: smallest p raw", against_table(table, data, smallest_p_raw))
         self._judge("wrong: leave-one-out ranks", against_table(table, data, leave_one_out))
 
@@ -62,17 +61,18 @@ class Validation:
         with self._case("analytic 5-D") as (folder, bar):
             table, data = table_and_data(plan, ANALYTIC, folder, self.executor, bar)
         self._judge("analytic 5-D", against_table(table, data))
-        self.curves["analytic 5-D"] = shares(table, data)
+        self.curves["analytic 5-D"] = Case.of(table, data)
 
         two = Settings(widths=(0.3, 1.4))
         with self._case("permutation") as (folder, bar):
             ranks = permutation_ranks(expo, two, PERMUTATION, self.seed, folder, self.executor, bar)
         self._judge("permutation", own_tables(ranks, PERMUTATION.toys))
-        self.curves["permutation"] = {
+        p = {
             what.split(",")[0]: rank / (PERMUTATION.toys + 1)
             for what, rank in ranks.items()
             if ", min over" in what
         }
+        self.curves["permutation"] = Case(p, np.inf)  # each has a table of its own
 
         plan = plan_for(expo, settings, SMALL_REFERENCE, self.seed)
         with self._case("small reference") as (folder, bar):

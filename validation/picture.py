@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -15,15 +16,24 @@ from gofstream.statistics import STATISTICS
 Floats = NDArray[np.float64]
 
 
-def shares(table: Floats, data: Floats) -> dict[str, Floats]:
-    """p-value of every data set, by statistic, combined over widths by the smallest p."""
-    return {
-        name: np.array([combined_p(t, table[:, s]) for t in data[:, s]])
-        for s, name in enumerate(STATISTICS)
-    }
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """p-values of every data set, by statistic, and the toys of the table they all share."""
+
+    p: Mapping[str, Floats]
+    toys: float
+
+    @classmethod
+    def of(cls, table: Floats, data: Floats) -> Case:
+        """Combine the widths by the smallest p."""
+        p = {
+            name: np.array([combined_p(t, table[:, s]) for t in data[:, s]])
+            for s, name in enumerate(STATISTICS)
+        }
+        return cls(p, len(table))
 
 
-def draw(seeds: Mapping[int, Mapping[str, Mapping[str, Floats]]]) -> Figure:
+def draw(seeds: Mapping[int, Mapping[str, Case]]) -> Figure:
     """Draw, for every seed and case, the share of data sets with p ≤ α, over α."""
     cases = list(next(iter(seeds.values())))
     figure = Figure(figsize=(4.2 * len(cases) + 0.6, 3.3 * len(seeds) + 0.8), layout="constrained")
@@ -31,10 +41,10 @@ def draw(seeds: Mapping[int, Mapping[str, Mapping[str, Floats]]]) -> Figure:
     alpha = np.geomspace(0.005, 1, 200)
     for row, (seed, curves) in zip(panels, seeds.items(), strict=True):
         for axes, case in zip(row, cases, strict=True):
-            for colour, (name, p) in zip(SERIES, curves[case].items(), strict=False):
+            for colour, (name, p) in zip(SERIES, curves[case].p.items(), strict=False):
                 share = np.searchsorted(np.sort(p), alpha + 1e-12, side="right") / len(p)
                 axes.step(alpha, share / alpha, where="post", color=colour, lw=1.4, label=name)
-            spread = 2 * np.sqrt((1 - alpha) / alpha / len(p))
+            spread = 2 * np.sqrt((1 - alpha) / alpha * (1 / len(p) + 1 / curves[case].toys))
             axes.fill_between(alpha, 1 - spread, 1 + spread, color="0.85", lw=0, zorder=0)
             axes.axhline(1, color="0.4", lw=1)
             axes.set_xscale("log")
@@ -47,7 +57,7 @@ def draw(seeds: Mapping[int, Mapping[str, Mapping[str, Floats]]]) -> Figure:
     panels[0, 0].legend(fontsize=8, ncols=2)
     figure.suptitle(
         "p-values of data sets that follow the reference, smallest p over widths\n"
-        "grey: two standard deviations of so many data sets",
+        "grey: two standard deviations of so many data sets and toys",
         fontsize=11,
     )
     return figure
