@@ -16,7 +16,7 @@ from rich.console import Console
 
 from gofstream.cli.progress import blocks_bar
 from gofstream.datasets import expo1d
-from gofstream.execution import thread_workers
+from gofstream.execution import process_workers
 from gofstream.settings import Settings, preset
 from validation.cases import (
     Size,
@@ -117,7 +117,7 @@ def main() -> int:
     options = parser.parse_args()
     console = Console()
     done = []
-    with thread_workers() as executor:
+    with process_workers() as executor:
         for seed in options.seeds:
             validation = Validation(seed, options.out, executor, console)
             validation.run()
