@@ -31,7 +31,7 @@ from validation.picture import Case, draw
 from validation.wrong import leave_one_out, smallest_p_raw
 
 EXPO = Size(n_reference=200_000, expected=16_000, batches=8, toys=1000, sets=1000)
-ANALYTIC = Size(n_reference=20_000, expected=2_000, batches=4, toys=1000, sets=300)
+ANALYTIC = Size(n_reference=10_000, expected=1_000, batches=4, toys=1000, sets=300)
 PERMUTATION = Size(n_reference=20_000, expected=2_000, batches=2, toys=99, sets=200)
 SMALL_REFERENCE = Size(n_reference=20_000, expected=16_000, batches=8, toys=1000, sets=1000)
 
