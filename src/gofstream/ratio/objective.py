@@ -101,11 +101,15 @@ class Rows:
             pulled[columns, :, :] += (weights[shelf][batches, rows] * f)[:, None, :] @ part
         return self._whiten(pulled), values
 
-    def cross(self, z: Floats, index: int) -> Any:
-        """Evaluate f of every column of z on the events of one batch: (columns, events)."""
-        shelf = bisect_right(self.ends, index)
-        rows = self.shelves[shelf][index - self.begins[shelf], : self.sizes[index], :]
-        return self._coefficients(z) @ self.xp.matrix_transpose(rows)
+    def cross(self, z: Floats, who: Indices) -> Iterator[tuple[slice, Any]]:
+        """Evaluate f of every column of z on the events of some batches.
+
+        Yields which of these batches, and f (batches, columns, rows), zero where no event is.
+        """
+        coefficients = self._coefficients(z)
+        for shelf, batches, rows, columns in self._parts(who):
+            part = self.shelves[shelf][batches, rows, :]
+            yield columns, coefficients[None, :, :] @ self.xp.matrix_transpose(part)
 
     def zeros(self) -> list[Any]:
         """Give shelves of zeros."""
