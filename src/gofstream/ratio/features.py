@@ -32,13 +32,13 @@ Floats = NDArray[np.float64]
 #: A chunk of reference rows takes at most this many bytes, and f on it this many numbers, so that
 #: both products of a pass and the sigmoid between them find it in cache; nor has it more rows than
 #: this. Shorter ones would make so many calls that threads wait for the interpreter's lock.
-CHUNK_BYTES, CHUNK_VALUES, CHUNK_ROWS = 4 * 1024**2, 512 * 1024, 16 * 1024
+CHUNK_BYTES, CHUNK_VALUES, CHUNK_ROWS = 4 * 1024**2, 512 * 1024, 32 * 1024
 #: Rows whose sum may be taken in the working precision: float32 would lose digits of t over more.
 RUN = 256
 #: Rows taken at a time while features are made: long enough for the triangular solver to be fast.
 SLAB = 4096
 #: Numbers made at a time for the rows of the data.
-DATA_VALUES = 128 * 1024
+DATA_VALUES = 256 * 1024
 #: A shelf of data rows is at most this many times as large as what stands on it.
 PADDING = 1.25
 #: Columns of a triangular matrix that a product takes at a time.

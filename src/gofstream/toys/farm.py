@@ -105,11 +105,12 @@ def compute_block(plan: Plan, features: Features, block: int) -> tuple[Floats, i
     batches: list[Floats] = []
     for toy in range(first, first + plan.toys_per_block):
         rng = toy_rng(plan.seed, plan.stream, toy)
-        for events in plan.source.draw(plan.expected, rng, fixed=plan.shape_only):
-            sample = Sample.from_array(
-                events, scaling.columns, periodic=scaling.periodic, name=f"toy {toy}"
-            )
-            batches.append(scaling.apply(sample))
+        drawn = plan.source.draw(plan.expected, rng, fixed=plan.shape_only)
+        sample = Sample.from_array(
+            np.concatenate(drawn), scaling.columns, periodic=scaling.periodic, name=f"toy {toy}"
+        )
+        ends = np.cumsum([len(events) for events in drawn])
+        batches += np.split(scaling.apply(sample), ends[:-1])
     t, done = statistics_of(plan, features, batches)
     return t, 0 if plan.learner.settings.one_step else int(np.count_nonzero(~done.converged))
 
