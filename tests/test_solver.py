@@ -24,7 +24,7 @@ from gofstream.errors import GofstreamWarning, MemoryBudgetError, NumericalError
 from gofstream.ratio import features as features_module
 from gofstream.ratio import objective as objective_module
 from gofstream.ratio import penalty as penalty_module
-from gofstream.ratio.features import Features, prepare, prepare_bytes
+from gofstream.ratio.features import PADDING, Features, prepare, prepare_bytes, shelve
 from gofstream.ratio.linalg import cholesky
 from gofstream.ratio.penalty import LADDER, PenaltyTrial, smallest_stable
 from gofstream.ratio.solver import TOLERANCE, Fit, fit, fit_bytes
@@ -258,6 +258,67 @@ def test_block_is_single_fits(one_step: bool, weighted: bool) -> None:
         np.testing.assert_allclose(done.t[i], alone.t[0], rtol=1e-5)
         assert done.converged[i] == alone.converged[0] == (not one_step)
         assert done.uncovered[i] == alone.uncovered[0]
+
+
+@pytest.mark.parametrize("whiten_rank", [0, 600])
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_unequal_batches_are_single_fits(
+    precision: str, whiten_rank: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that only fill up a shelf change nothing, whatever stands beside them."""
+    monkeypatch.setattr(objective_module, "WHITEN_RANK", whiten_rank)
+    rng = np.random.default_rng(17)
+    reference = expo1d.reference(8000, rng)
+    features = prepare(
+        reference, reference[:300], 0.3, penalty=1e-5, expected=500.0, precision=precision
+    )
+    sizes = [3000, 1, 0, 40, 2900, 3300, 2600, 0, 0, 2500]
+    shelves = [count for count, _ in shelve(sizes)]
+    assert max(shelves) > 1  # some share a shelf
+    assert len(shelves) > 3  # and some do not
+    batches = [expo1d.reference(n, rng) for n in sizes]
+    expected = np.array([2800.0, 3.0, 10.0, 60.0, 3000.0, 3000.0, 2500.0, 5.0, 50.0, 2500.0])
+    done = fit(features, batches, expected, tolerance=2e-6)
+    assert done.converged.all()
+    for i, batch in enumerate(batches):
+        alone = fit(features, [batch], expected[i : i + 1], tolerance=2e-6)
+        np.testing.assert_allclose(done.t[i], alone.t[0], rtol=1e-5)
+        assert done.uncovered[i] == alone.uncovered[0]
+        f = features.log_ratio(batch, done.z)
+        for batches_of, values in done.data.cross(done.z, np.array([i])):
+            assert batches_of == slice(0, 1)
+            np.testing.assert_allclose(values[0, :, : len(batch)], f.T, atol=1e-4)
+            assert not values[0, :, len(batch) :].any()
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        [100_000, *[100] * 31],
+        [100, 2000] * 16,
+        [2000, 0] * 16,
+        [0] * 5,
+        list(range(0, 3200, 100)),
+        [2000 + 40 * (i % 5) for i in range(32)],
+    ],
+)
+def test_shelves_are_full(sizes: list[int]) -> None:
+    """Shelves of very unequal batches take little more than the batches; equal ones share one."""
+    shelves = shelve(sizes)
+    assert sum(count for count, _ in shelves) == len(sizes)
+    room = sum(count * rows for count, rows in shelves)
+    assert room <= PADDING * sum(sizes) + len(sizes)
+    if min(sizes) * PADDING >= max(sizes):
+        assert len(shelves) == 1
+    rng = np.random.default_rng(18)
+    reference = expo1d.reference(2000, rng)
+    features = prepare(reference, reference[:50], 1.4, penalty=1e-5, expected=100.0)
+    batches = [expo1d.reference(n, rng) for n in sizes]
+    made, _ = features.data_rows(batches, whiten=True)
+    assert [part.shape for part in made] == [(*shelf, features.rank) for shelf in shelves]
+    for events, rows in zip(batches, (batch for part in made for batch in part), strict=True):
+        assert rows[: len(events)].any(axis=1).all()
+        assert not rows[len(events) :].any()
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -651,6 +712,11 @@ def test_memory_is_bounded_as_stated() -> None:
     batches = [rng.normal(size=(2000, 2)) for _ in range(16)]
     stated = fit_bytes(features, [2000] * 16)
     used = peak_of(lambda: fit(features, batches, [2000.0] * 16))
+    assert 0.3 * stated < used <= stated
+    sizes = [30_000, *[20, 60] * 16]
+    batches = [rng.normal(size=(n, 2)) for n in sizes]
+    stated = fit_bytes(features, sizes)
+    used = peak_of(lambda: fit(features, batches, [float(n) for n in sizes]))
     assert 0.3 * stated < used <= stated
 
 

@@ -9,7 +9,9 @@ the curvature of the reference term is (I - λN S)/2: no r × r matrix but S is 
 
 from __future__ import annotations
 
+import itertools
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +19,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
-from scipy.linalg import blas, solve_triangular
+from scipy.linalg import solve_triangular
 
 from gofstream.errors import refuse_beyond
 from gofstream.ratio.arrays import to_numpy
@@ -28,14 +30,19 @@ from gofstream.ratio.linalg import cholesky
 Floats = NDArray[np.float64]
 
 #: A chunk of reference rows takes at most this many bytes, and f on it this many numbers, so that
-#: both products of a pass and the sigmoid between them find it in cache.
-CHUNK_BYTES, CHUNK_VALUES = 2 * 1024**2, 128 * 1024
-#: Nor more rows than this: float32 sums over longer chunks would lose digits of t.
-CHUNK_ROWS = 4096
+#: both products of a pass and the sigmoid between them find it in cache; nor has it more rows than
+#: this. Shorter ones would make so many calls that threads wait for the interpreter's lock.
+CHUNK_BYTES, CHUNK_VALUES, CHUNK_ROWS = 4 * 1024**2, 512 * 1024, 32 * 1024
+#: Rows whose sum may be taken in the working precision: float32 would lose digits of t over more.
+RUN = 256
 #: Rows taken at a time while features are made: long enough for the triangular solver to be fast.
 SLAB = 4096
 #: Numbers made at a time for the rows of the data.
-DATA_VALUES = 128 * 1024
+DATA_VALUES = 256 * 1024
+#: A shelf of data rows is at most this many times as large as what stands on it.
+PADDING = 1.25
+#: Columns of a triangular matrix that a product takes at a time.
+PANEL = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,7 +92,8 @@ class Features:
         This is the only way the solver reads the reference, so that a later way of making the rows
         (recomputed, or read from a file) need only yield the same chunks.
         """
-        rows = max(256, min(CHUNK_ROWS, CHUNK_BYTES // (4 * self.rank), CHUNK_VALUES // columns))
+        rows = min(CHUNK_ROWS, CHUNK_BYTES // (4 * self.rank), CHUNK_VALUES // columns)
+        rows = max(1, rows // RUN) * RUN
         for start in range(0, self.n_reference, rows):
             part = slice(start, min(start + rows, self.n_reference))
             yield self.psi[part, :], None if self.share is None else self.share[part]
@@ -93,29 +101,36 @@ class Features:
     def data_rows(
         self, batches: Sequence[Floats], *, whiten: bool
     ) -> tuple[list[Any], NDArray[np.int64]]:
-        """Rows of each batch for the solver, and how many of its events no centre can see.
+        """Shelves of rows of the batches for the solver, and how many events no centre can see.
 
-        Rows are ψ(x) in the working precision, or raw kernel values in double precision. They are
-        made slab by slab, over all batches together: large temporaries would cost more than the
-        arithmetic, and so would many small calls.
+        A shelf (batches, rows, r) holds consecutive batches of similar size, so that one call does
+        for all of them; rows beyond the last event of a batch are zero. Rows are ψ(x) in the
+        working precision, or raw kernel values in double precision. They are made slab by slab,
+        over all batches together: large temporaries would cost more than the arithmetic, and so
+        would many small calls.
         """
         xp, where = array_namespace(self.psi), device(self.psi)
         centres = xp.asarray(self.centres, device=where)
         dtype = self.psi.dtype if whiten else centres.dtype
+        sizes = [len(batch) for batch in batches]
+        shelves, places = [], []
+        for count, rows in shelve(sizes):
+            shelves.append(xp.zeros((count, rows, self.rank), dtype=dtype, device=where))
+            places += [shelves[-1][k, :, :] for k in range(count)]
         x = np.concatenate(batches)
-        rows = xp.empty((len(x), self.rank), dtype=dtype, device=where)
         far = np.zeros(len(x), dtype=bool)
+        begins = np.cumsum([0, *sizes]).tolist()
         slab = max(256, DATA_VALUES // self.rank)
         for start in range(0, len(x), slab):
-            part = slice(start, min(start + slab, len(x)))
-            kernel = gaussian(xp.asarray(x[part], device=where), centres, self.width)
-            far[part] = to_numpy(xp.max(kernel, axis=1) < math.exp(-(REACH**2) / 2))
-            made = times_upper(kernel, self.to_kernel) if whiten else kernel
-            rows[part, :] = xp.astype(made, dtype)
-        ends = np.cumsum([0, *(len(batch) for batch in batches)])
-        parts = list(zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True))
-        missed = np.array([np.count_nonzero(far[i:j]) for i, j in parts])
-        return [rows[i:j, :] for i, j in parts], missed
+            stop = min(start + slab, len(x))
+            kernel = gaussian(xp.asarray(x[start:stop], device=where), centres, self.width)
+            far[start:stop] = to_numpy(xp.max(kernel, axis=1) < math.exp(-(REACH**2) / 2))
+            made = times_upper(kernel, self.to_kernel, dtype) if whiten else kernel
+            for k in range(bisect_right(begins, start) - 1, bisect_left(begins, stop)):
+                i, j = max(start, begins[k]), min(stop, begins[k + 1])
+                places[k][i - begins[k] : j - begins[k], :] = made[i - start : j - start, :]
+        missed = np.array([np.count_nonzero(far[i:j]) for i, j in itertools.pairwise(begins)])
+        return shelves, missed
 
     def coefficients(self, z: Floats) -> Floats:
         """Coefficients a of the kernels for whitened coefficients z."""
@@ -194,8 +209,7 @@ def project(
     )
     phi = np.empty((n_rows, centres.rank), dtype=dtype)
     for part in _slabs(n_rows):
-        kernel = gaussian(x[part], centres.points, width)
-        phi[part] = solve_triangular(centres.chol, kernel.T, lower=True, check_finite=False).T
+        phi[part] = _phi(x[part], centres, width)
     return centres, phi
 
 
@@ -224,11 +238,11 @@ def whiten(
     h0[np.diag_indices(rank)] += penalty_n
     upper = cholesky(h0, f"the Hessian at f = 0 (width {width:g})")
     upper_inv = solve_triangular(upper, np.eye(rank), lower=True, check_finite=False)
-    to_psi = np.asfortranarray(upper_inv.T, dtype=dtype)
+    to_psi = upper_inv.T.astype(dtype)
     mean = np.zeros(rank)
     psi = phi
     for part in _slabs(n_reference):
-        psi[part] = times_upper(phi[part], to_psi)
+        psi[part] = times_upper(phi[part], to_psi, dtype)
         weights = np.full(len(psi[part]), 1 / n_reference) if share is None else share[part]
         mean += weights.astype(dtype) @ psi[part]
     return Features(
@@ -238,24 +252,49 @@ def whiten(
         psi=psi,
         share=None if share is None else share.astype(dtype),
         mean=mean,
-        to_kernel=np.asfortranarray(
-            solve_triangular(centres.chol, upper_inv.T, lower=True, trans=1)
-        ),
+        to_kernel=solve_triangular(centres.chol, upper_inv.T, lower=True, trans=1),
         s=upper_inv @ upper_inv.T,
         expected=expected,
         penalty_n=penalty_n,
     )
 
 
-def times_upper(rows: Any, upper: Any) -> Any:
-    """Multiply rows by an upper triangular matrix, at half the cost where BLAS can be called.
+def shelve(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """Put consecutive batches on shelves: how many stand on each, and the rows each gets.
 
-    The rows may be overwritten.
+    Examples
+    --------
+    >>> shelve([100, 110, 0, 5000, 4900])
+    [(2, 110), (1, 1), (2, 5000)]
     """
-    if not isinstance(rows, np.ndarray):
-        return rows @ upper
-    multiply = blas.strmm if rows.dtype == np.float32 else blas.dtrmm
-    return multiply(1.0, upper, rows.T, side=0, lower=0, trans_a=1, overwrite_b=1).T
+    shelves: list[list[int]] = []
+    for size in sizes:
+        if shelves:
+            shelf = [*shelves[-1], size]
+            if len(shelf) * max(shelf) <= PADDING * sum(shelf):
+                shelves[-1] = shelf
+                continue
+        shelves.append([size])
+    return [(len(shelf), max(1, *shelf)) for shelf in shelves]
+
+
+def times_upper(rows: Any, upper: Any, dtype: Any) -> Any:
+    """Multiply rows by an upper triangular matrix, leaving out most of what is zero.
+
+    The triangular product of BLAS would leave out all of it, but scipy calls it without giving up
+    the interpreter's lock, and no other thread could do anything meanwhile.
+    """
+    xp = array_namespace(rows)
+    panels = []
+    for start in range(0, upper.shape[0], PANEL):
+        stop = min(start + PANEL, upper.shape[0])
+        panels.append(xp.astype(rows[:, :stop] @ upper[:stop, start:stop], dtype, copy=False))
+    return panels[0] if len(panels) == 1 else xp.concat(panels, axis=1)
+
+
+def _phi(x: Floats, centres: Centres, width: float) -> Floats:
+    kernel = gaussian(x, centres.points, width)
+    return np.asarray(solve_triangular(centres.chol, kernel.T, lower=True, check_finite=False)).T
 
 
 def _slabs(n_rows: int) -> Iterator[slice]:

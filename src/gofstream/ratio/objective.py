@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+import itertools
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from gofstream.ratio.arrays import to_numpy
-from gofstream.ratio.features import Features
+from gofstream.ratio.features import RUN, Features
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -20,9 +23,7 @@ WHITEN_RANK = 600
 #: Bytes of data rows worked on at a time: half of a usual third-level cache.
 GROUP_BYTES = 12 * 1024**2
 #: Numbers in a part of the data rows that both products of a curvature use while it is in cache.
-PART_VALUES = 384 * 1024
-#: Reference rows summed in the working precision before float64 takes over.
-RUN = 256
+PART_VALUES = 1024 * 1024
 #: Relative residual at which conjugate gradients stop: a later step mends what an early one left.
 LINEAR = 0.05
 #: A Newton step that moves f on the data by less than this leaves a gradient small enough.
@@ -37,62 +38,155 @@ class Rows:
     rows and map z to their coefficients. Those are large and alternate in sign, so raw rows stay
     in double precision; even then their rounding would stop a fit short of what is asked of one
     in double precision throughout, which whitens at any rank.
+
+    Rows stand on shelves (see `Features.data_rows`), and so does whatever belongs to the events:
+    one array (batches, rows) for each shelf. Rows without an event are zero, and so is all they add
+    to a sum. ``who`` says, in rising order, which batches the columns of an argument stand for;
+    on the shelves of a result the others are zero.
     """
 
-    def __init__(self, features: Features, batches: Sequence[Floats]) -> None:
-        self.xp, self.device = array_namespace(features.psi), device(features.psi)
-        whiten = features.rank <= WHITEN_RANK or features.psi.dtype == self.xp.float64
-        self.to_kernel = None if whiten else to_numpy(features.to_kernel)
-        self.rows, self.uncovered = features.data_rows(batches, whiten=whiten)
-        self.transposed = [self.xp.matrix_transpose(rows) for rows in self.rows]
+    def __init__(self, shelves: list[Any], sizes: Sequence[int], to_kernel: Floats | None) -> None:
+        self.shelves, self.sizes, self.to_kernel = shelves, sizes, to_kernel
+        self.xp, self.device = array_namespace(shelves[0]), device(shelves[0])
+        self.dtype = shelves[0].dtype
+        self.ends = list(itertools.accumulate(shelf.shape[0] for shelf in shelves))
+        self.begins = [0, *self.ends[:-1]]
+
+    @classmethod
+    def of(cls, features: Features, batches: Sequence[Floats]) -> tuple[Rows, Indices]:
+        """Make the rows of batches; tell how many events of each no centre can see."""
+        double = features.psi.dtype == array_namespace(features.psi).float64
+        whiten = double or features.rank <= WHITEN_RANK
+        shelves, uncovered = features.data_rows(batches, whiten=whiten)
+        to_kernel = None if whiten else to_numpy(features.to_kernel)
+        return cls(shelves, [len(batch) for batch in batches], to_kernel), uncovered
+
+    def between(self, first: int, stop: int) -> Rows:
+        """Give the rows of consecutive batches."""
+        shelves = self.cut(self.shelves, first, stop)
+        return Rows(shelves, self.sizes[first:stop], self.to_kernel)
+
+    def cut(self, shelved: list[Any], first: int, stop: int) -> list[Any]:
+        """Take what belongs to consecutive batches from the shelves."""
+        return [
+            part[max(0, first - begin) : min(stop, end) - begin, ...]
+            for begin, end, part in zip(self.begins, self.ends, shelved, strict=True)
+            if first < end and begin < stop
+        ]
+
+    def values(self, z: Floats, who: Indices) -> list[Any]:
+        """Evaluate f on the events of each batch."""
+        coefficients, values = self._coefficients(z), self.zeros()
+        for shelf, batches, rows, columns in self._parts(who):
+            f = self.shelves[shelf][batches, rows, :] @ coefficients[columns, :, None]
+            values[shelf][batches, rows] = f[:, :, 0]
+        return values
+
+    def pull(self, values: list[Any], who: Indices) -> Floats:
+        """Σ_D values ψ for each batch."""
+        pulled = self._nothing_pulled(who)
+        for shelf, batches, rows, columns in self._parts(who):
+            part = self.shelves[shelf][batches, rows, :]
+            pulled[columns, :, :] += values[shelf][batches, None, rows] @ part
+        return self._whiten(pulled)
+
+    def curvature(self, p: Floats, weights: list[Any], who: Indices) -> tuple[Floats, list[Any]]:
+        """Σ_D weights ψ (ψ·p) for each batch, and ψ·p itself."""
+        coefficients, values = self._coefficients(p), self.zeros()
+        pulled = self._nothing_pulled(who)
+        for shelf, batches, rows, columns in self._parts(who):
+            part = self.shelves[shelf][batches, rows, :]  # in cache for both products
+            f = (part @ coefficients[columns, :, None])[:, :, 0]
+            values[shelf][batches, rows] = f
+            pulled[columns, :, :] += (weights[shelf][batches, rows] * f)[:, None, :] @ part
+        return self._whiten(pulled), values
+
+    def cross(self, z: Floats, who: Indices) -> Iterator[tuple[slice, Any]]:
+        """Evaluate f of every column of z on the events of some batches.
+
+        Yields which of these batches, and f (batches, columns, rows), zero where no event is.
+        """
+        coefficients = self._coefficients(z)
+        for shelf, batches, rows, columns in self._parts(who):
+            part = self.shelves[shelf][batches, rows, :]
+            yield columns, coefficients[None, :, :] @ self.xp.matrix_transpose(part)
+
+    def zeros(self) -> list[Any]:
+        """Give shelves of zeros."""
+        return [
+            self.xp.zeros(shelf.shape[:2], dtype=self.dtype, device=self.device)
+            for shelf in self.shelves
+        ]
+
+    def moved(
+        self, values: list[Any], length: Floats, change: list[Any], who: Indices
+    ) -> list[Any]:
+        """Add to the values of each batch a multiple of their change."""
+        lengths = np.zeros((self.ends[-1], 1))
+        lengths[who, 0] = length
+        column = self.xp.asarray(lengths, dtype=self.dtype, device=self.device)
+        return [
+            v + column[i:j, :] * c
+            for i, j, v, c in zip(self.begins, self.ends, values, change, strict=True)
+        ]
+
+    def chosen(self, new: list[Any], old: list[Any], which: NDArray[np.bool_]) -> list[Any]:
+        """Take the new values of some batches and the old ones of the others."""
+        column = self.xp.asarray(which[:, None], device=self.device)
+        return [
+            self.xp.where(column[i:j, :], n, o)
+            for i, j, n, o in zip(self.begins, self.ends, new, old, strict=True)
+        ]
+
+    def largest(self, values: list[Any]) -> Floats:
+        """Give the largest absolute value of each batch."""
+        most = [to_numpy(self.xp.max(self.xp.abs(v), axis=1)) for v in values]
+        return np.concatenate(most).astype(np.float64)
+
+    def totals(self, values: list[Any]) -> Floats:
+        """Sum the values of each batch."""
+        return np.concatenate([to_numpy(v).sum(axis=1, dtype=np.float64) for v in values])
 
     def _coefficients(self, z: Floats) -> Any:
         if self.to_kernel is not None:
             z = self.to_kernel @ z
-        return self.xp.asarray(z, dtype=self.rows[0].dtype, device=self.device)
+        return self.xp.asarray(np.ascontiguousarray(z.T), dtype=self.dtype, device=self.device)
 
-    def _whiten(self, pulled: list[Any]) -> Floats:
-        stacked = np.stack([to_numpy(p) for p in pulled], axis=1).astype(np.float64)
+    def _nothing_pulled(self, who: Indices) -> Any:
+        shape = (len(who), 1, self.shelves[0].shape[2])
+        return self.xp.zeros(shape, dtype=self.dtype, device=self.device)
+
+    def _whiten(self, pulled: Any) -> Floats:
+        stacked = to_numpy(pulled)[:, 0, :].T.astype(np.float64, order="C")
         return stacked if self.to_kernel is None else self.to_kernel.T @ stacked
 
-    def values(self, z: Floats, who: Indices) -> list[Any]:
-        """Evaluate f on the events of each batch."""
-        coefficients = self._coefficients(z)
-        return [self.rows[i] @ coefficients[:, k] for k, i in enumerate(who)]
+    def _parts(self, who: Indices) -> Iterator[tuple[int, slice, slice, slice]]:
+        """Cut the rows of some batches into parts that stay in cache: views, never copies.
 
-    def pull(self, values: list[Any], who: Indices) -> Floats:
-        """Σ_D values ψ for each batch."""
-        return self._whiten([self.transposed[i] @ v for i, v in zip(who, values, strict=True)])
-
-    def curvature(self, p: Floats, weights: list[Any], who: Indices) -> tuple[Floats, list[Any]]:
-        """Σ_D weights ψ (ψ·p) for each batch, and ψ·p itself."""
-        coefficients = self._coefficients(p)
-        values, pulled = [], []
-        for k, i in enumerate(who):
-            parts, total = [], 0.0
-            for part in self._parts(i):  # both products while the rows are in cache
-                parts.append(self.rows[i][part, :] @ coefficients[:, k])
-                total = total + self.transposed[i][:, part] @ (weights[k][part] * parts[-1])
-            values.append(self.xp.concat(parts) if len(parts) > 1 else parts[0])
-            pulled.append(total)
-        return self._whiten(pulled), values
-
-    def cross(self, z: Floats, index: int) -> Any:
-        """Evaluate f of every column of z on the events of one batch: (columns, events)."""
-        return self.xp.matrix_transpose(self._coefficients(z)) @ self.transposed[index]
-
-    def _parts(self, index: int) -> list[slice]:
-        count, rank = self.rows[index].shape
-        rows = max(1, PART_VALUES // rank)
-        return [slice(start, min(start + rows, count)) for start in range(0, max(1, count), rows)]
+        Yields the shelf, the batches and rows on it, and the columns that stand for the batches.
+        """
+        indices, column = who.tolist(), 0
+        while column < len(indices):
+            shelf = bisect_right(self.ends, indices[column])
+            _, count, rank = self.shelves[shelf].shape
+            most = min(len(indices), column + max(1, PART_VALUES // (count * rank)))
+            stop = column + 1
+            while stop < most and indices[stop] == indices[stop - 1] + 1 < self.ends[shelf]:
+                stop += 1
+            first = indices[column] - self.begins[shelf]
+            batches, columns = slice(first, first + stop - column), slice(column, stop)
+            step = max(1, PART_VALUES // (rank * (stop - column)))
+            for start in range(0, count, step):
+                yield shelf, batches, slice(start, min(start + step, count)), columns
+            column = stop
 
 
 class Block:
     """J for a block of batches: the reference shared, the data of each on its own.
 
     Small state (r × T) lives in numpy in double precision; what is proportional to the number of
-    events lives in the array library of the features. ``who`` says which batches the columns of an
-    argument stand for.
+    events lives in the array library of the features, on shelves. ``who`` says, in rising order,
+    which batches the columns of an argument stand for.
     """
 
     def __init__(self, features: Features, batches: Sequence[Floats], expected: Floats) -> None:
@@ -102,18 +196,24 @@ class Block:
         self.s = to_numpy(features.s)
         self.expected = expected
         self.penalty_n = features.penalty * (features.n_reference + expected)
-        self.data = Rows(features, batches)
+        self.data, self.uncovered = Rows.of(features, batches)
         # Rows are read many times while a bound is minimised, so few enough batches are taken at a
         # time for their rows to stay in cache. If not even one batch fits, all go together and
         # share the products with r × r matrices.
-        largest = max(rows.shape[0] for rows in self.data.rows) * features.rank
+        largest = max(shelf.shape[1] for shelf in self.data.shelves) * features.rank
         largest *= 8 if self.data.to_kernel is not None else 4
-        fitting = GROUP_BYTES // max(1, largest)
-        self.group = fitting if fitting else len(batches)
+        self.group = GROUP_BYTES // largest or len(batches)
 
     def __len__(self) -> int:
         """Count the batches."""
         return len(self.expected)
+
+    def between(self, first: int, stop: int) -> Block:
+        """Give the block of consecutive batches, on the same rows."""
+        part = copy.copy(self)
+        part.expected, part.penalty_n = self.expected[first:stop], self.penalty_n[first:stop]
+        part.data, part.uncovered = self.data.between(first, stop), self.uncovered[first:stop]
+        return part
 
     # -- the reference ------------------------------------------------------------------------
 
@@ -126,8 +226,8 @@ class Block:
         """
         xp, features = self.xp, self.features
         coefficients = xp.asarray(z, dtype=features.psi.dtype, device=self.device)
-        gradient, excess = np.zeros_like(z), np.zeros(z.shape[1])
-        flatness, seen = np.zeros(z.shape[1]), 0.0
+        gradient, flatness, seen = np.zeros_like(z), np.zeros(z.shape[1]), 0.0
+        excess: list[Any] = []
         ones: Any = None
         # numpy works in place: fresh arrays of this size would cost as much as the arithmetic.
         fast = isinstance(features.psi, np.ndarray)
@@ -145,7 +245,7 @@ class Block:
                 else:
                     f = xp.exp(psi @ coefficients)
                 f -= 1
-                excess += _column_sums(weights, f)
+                excess += _run_sums(xp, weights, f)
                 f += 2
                 f = np.divide(-2, f, out=f) if fast else -2 / f
                 f += 1
@@ -158,11 +258,12 @@ class Block:
                     gradient += np.matmul(psi.T, f, out=pulled)
                 else:
                     gradient += to_numpy(xp.matrix_transpose(psi) @ f)
+        total = to_numpy(xp.concat(excess)).sum(axis=0, dtype=np.float64)
         if features.share is None:
             gradient /= features.n_reference
-            excess /= features.n_reference
+            total /= features.n_reference
         gradient += features.mean[:, None]
-        return gradient * (self.expected[who] / 2), excess, 1 - flatness / max(seen, 1e-300)
+        return gradient * (self.expected[who] / 2), total, 1 - flatness / max(seen, 1e-300)
 
     # -- the data -----------------------------------------------------------------------------
 
@@ -199,28 +300,23 @@ class Block:
         slope, gradient : of the reference term, and of J, at z0.
         scale : shrinks C where e^f is far from one on the whole reference; one otherwise.
         """
-        z, values = z0.copy(), list(values)
+        z = z0.copy()
         alpha, beta = self.quadratic(scale, who)
         live = np.arange(len(who))
         for _ in range(50):
             now = who[live]
-            step, change = self.newton_step(
-                gradient, [values[k] for k in live], alpha[live], beta[live], LINEAR, now
-            )
-            largest = np.array(
-                [float(self.xp.max(self.xp.abs(c))) if c.shape[0] else 0.0 for c in change]
-            )
+            step, change = self.newton_step(gradient, values, alpha[live], beta[live], LINEAR, now)
+            largest = self.data.largest(change)[now]
             # The curvature of log(1+e^-f) changes by a factor e^|Δf| at most. With m the largest
             # |Δf| a full step cannot raise the bound for m ≤ 1, nor log(1+m)/m of one for any m.
             length = np.where(largest <= 1, 1.0, np.log1p(largest) / np.maximum(largest, 1.0))
             z[:, live] -= length * step
-            for k, delta, part in zip(live, change, length.tolist(), strict=True):
-                values[k] = values[k] - part * delta
+            values = self.data.moved(values, -length, change, now)
             live = live[largest > SMALL_MOVE]
             if not len(live):
                 break
             move = z[:, live] - z0[:, live]
-            gradient = self.data_gradient(z[:, live], [values[k] for k in live], who[live])
+            gradient = self.data_gradient(z[:, live], values, who[live])
             gradient += slope[:, live] + alpha[live] * move + beta[live] * (self.s @ move)
         return z
 
@@ -240,7 +336,7 @@ class Block:
         beta = beta + self.penalty_n[who]
         curvature = [m * (1 - m) for m in map(misfit, values)]
         step, residual, direction = np.zeros_like(gradient), gradient.copy(), gradient.copy()
-        change = [0 * f for f in values]
+        change = self.data.zeros()
         size = np.sum(residual**2, axis=0)
         goal = accuracy**2 * size
         live = np.flatnonzero(size > goal)
@@ -248,11 +344,10 @@ class Block:
             if not len(live):
                 break
             p = direction[:, live]
-            image, p_values = self.data.curvature(p, [curvature[k] for k in live], who[live])
+            image, p_values = self.data.curvature(p, curvature, who[live])
             image += alpha[live] * p + beta[live] * (self.s @ p)
             length = size[live] / np.sum(p * image, axis=0)
-            for k, v, part in zip(live, p_values, length.tolist(), strict=True):
-                change[k] = change[k] + part * v
+            change = self.data.moved(change, length, p_values, who[live])
             step[:, live] += length * p
             residual[:, live] -= length * image
             fresh = np.sum(residual[:, live] ** 2, axis=0)
@@ -262,18 +357,17 @@ class Block:
         return step, change
 
 
-def _column_sums(weights: Any, f: Any) -> Floats:
-    """Σ weights f for each column: short runs in the working precision, their sum in float64.
+def _run_sums(xp: Any, weights: Any, f: Any) -> list[Any]:
+    """Σ weights f for each column over every run of rows, to be summed in float64.
 
     t is a small difference of this times N(R), so its rounding matters most.
     """
-    xp = array_namespace(f)
     count, columns = f.shape
     whole = count // RUN * RUN
     runs = xp.reshape(f[:whole, :], (-1, RUN, columns))
     sums = xp.reshape(weights[:whole], (-1, 1, RUN)) @ runs
-    total = to_numpy(sums).sum(axis=(0, 1), dtype=np.float64)
-    return np.asarray(total + to_numpy(weights[whole:] @ f[whole:, :]))
+    rest = [] if whole == count else [weights[None, whole:] @ f[whole:, :]]
+    return [xp.reshape(sums, (-1, columns)), *rest]
 
 
 def misfit(f: Any) -> Any:

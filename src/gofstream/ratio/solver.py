@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from gofstream.errors import InputError, refuse_beyond
 from gofstream.ratio.arrays import to_numpy
-from gofstream.ratio.features import CHUNK_VALUES, DATA_VALUES, Features
+from gofstream.ratio.features import CHUNK_VALUES, DATA_VALUES, PADDING, Features
 from gofstream.ratio.objective import Block, Floats, Indices, Rows
 
 #: Depth of the Anderson mixing.
@@ -62,9 +62,10 @@ class Fit:
 
 def fit_bytes(features: Features, sizes: Sequence[int]) -> int:
     """Memory a block of fits takes beyond the features: the kernel rows of its data."""
+    rows = PADDING * sum(sizes) + len(sizes)
     history = features.rank * len(sizes) * (2 * DEPTH + 12)
     temporaries = 4 * CHUNK_VALUES + 3 * max(DATA_VALUES, 256 * features.rank)
-    return 8 * (int(sum(sizes)) * (features.rank + 8) + history + temporaries)
+    return 8 * (int(rows * (features.rank + 8)) + history + temporaries)
 
 
 def fit(
@@ -123,19 +124,14 @@ def _one_step(block: Block) -> Fit:
     values = [-f for f in change]
     return Fit(
         z=-step,
-        t=_statistic(block.expected, excess, values),
+        t=2 * (block.data.totals(values) - block.expected * excess),
         converged=np.zeros(len(who), dtype=bool),
         gradient_norm=np.linalg.norm(block.data_gradient(-step, values, who) + slope, axis=0),
         excess=excess,
         passes=np.ones(len(who), dtype=np.int64),
-        uncovered=block.data.uncovered,
+        uncovered=block.uncovered,
         data=block.data,
     )
-
-
-def _statistic(expected: Floats, excess: Floats, values: list[Any]) -> Floats:
-    total = np.array([float(to_numpy(f).sum(dtype=np.float64)) for f in values])
-    return np.asarray(2 * (total - expected * excess))
 
 
 @dataclass(slots=True)
@@ -145,7 +141,6 @@ class _Path:
     z: Floats
     slope: Floats
     gradient: Floats
-    values: Any
     best: float
     scale: float = 1.0
     floor: float = 0.0
@@ -169,10 +164,8 @@ class _Path:
         steps = np.diff(np.stack(self.points, axis=1), axis=1)
         return np.asarray(self.target - (steps + differences) @ mixing)
 
-    def accept(
-        self, z: Floats, slope: Floats, gradient: Floats, values: Any, curvature: float
-    ) -> None:
-        self.z, self.slope, self.gradient, self.values = z, slope, gradient, values
+    def accept(self, z: Floats, slope: Floats, gradient: Floats, curvature: float) -> None:
+        self.z, self.slope, self.gradient = z, slope, gradient
         self.target = None
         self.best = min(float(np.linalg.norm(gradient)), self.best)
         # The mean of 4σ(1-σ) is far below one only when the whole rate is off, and then the bound
@@ -204,9 +197,7 @@ def _minimise(block: Block, tolerance: float, max_passes: int) -> Fit:
     # that follow the reference (whose gradient is about √r), and no finer than rounding allows.
     ordinary = math.sqrt(block.features.rank)
     goal = tolerance * np.clip(at_zero, 0.1 * ordinary, 3 * ordinary)
-    paths = [
-        _Path(z[:, i], slope[:, i], gradient[:, i], values[i], float(at_zero[i])) for i in everyone
-    ]
+    paths = [_Path(z[:, i], slope[:, i], gradient[:, i], float(at_zero[i])) for i in everyone]
     out = Fit(
         z=z.copy(),
         t=np.zeros(len(block)),
@@ -214,20 +205,21 @@ def _minimise(block: Block, tolerance: float, max_passes: int) -> Fit:
         gradient_norm=at_zero,
         excess=np.zeros(len(block)),
         passes=np.zeros(len(block), dtype=np.int64),
-        uncovered=block.data.uncovered,
+        uncovered=block.uncovered,
         data=block.data,
     )
     live = everyone[~out.converged]
     for index in range(max_passes):
         if not len(live):
             break
-        _find_targets(block, paths, live)
+        _find_targets(block, paths, values, live)
         trial = np.stack([paths[i].propose(first=index == 0) for i in live], axis=1)
         slope, excess, curvature = block.reference_pass(trial, live)
-        values = block.data_values(trial, live)
-        gradient = block.data_gradient(trial, values, live) + slope
+        tried = block.data_values(trial, live)
+        gradient = block.data_gradient(trial, tried, live) + slope
         norm = np.linalg.norm(gradient, axis=0)
-        t = _statistic(block.expected[live], excess, values)
+        t = 2 * (block.data.totals(tried)[live] - block.expected[live] * excess)
+        accepted = np.zeros(len(block), dtype=bool)
         for k, i in enumerate(live):
             path = paths[i]
             out.passes[i] += 1
@@ -235,30 +227,31 @@ def _minimise(block: Block, tolerance: float, max_passes: int) -> Fit:
             # The minimum of the true bound always passes; a clearly smaller gradient will do too.
             downhill = float(gradient[:, k] @ (trial[:, k] - path.z)) <= 0
             if downhill or norm[k] <= 0.9 * path.best or (path.plain and path.scale == 1.0):
-                path.accept(
-                    trial[:, k], slope[:, k], gradient[:, k], values[k], float(curvature[k])
-                )
+                accepted[i] = True
+                path.accept(trial[:, k], slope[:, k], gradient[:, k], float(curvature[k]))
                 out.z[:, i], out.t[i], out.gradient_norm[i] = trial[:, k], t[k], norm[k]
                 out.excess[i] = excess[k]
             else:
                 path.reject()
             out.converged[i] = out.gradient_norm[i] <= goal[i]
+        values = block.data.chosen(tried, values, accepted)
         live = live[~out.converged[live]]
     return out
 
 
-def _find_targets(block: Block, paths: list[_Path], live: Indices) -> None:
+def _find_targets(block: Block, paths: list[_Path], values: list[Any], live: Indices) -> None:
     """Minimise the bound for those paths that stand at a new point."""
     need = np.array([i for i in live if paths[i].target is None], dtype=np.int64)
     for start in range(0, len(need), block.group):
         now = need[start : start + block.group]
-        target = block.minimise_bound(
+        first, stop = int(now[0]), int(now[-1]) + 1
+        target = block.between(first, stop).minimise_bound(
             np.stack([paths[i].z for i in now], axis=1),
-            [paths[i].values for i in now],
+            block.data.cut(values, first, stop),
             np.stack([paths[i].slope for i in now], axis=1),
             np.stack([paths[i].gradient for i in now], axis=1),
             np.array([paths[i].scale for i in now]),
-            now,
+            now - first,
         )
         for k, i in enumerate(now):
             paths[i].target = target[:, k]

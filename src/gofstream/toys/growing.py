@@ -69,18 +69,20 @@ def _data_sums(
 ) -> tuple[Floats, Floats, Floats]:
     """Σ f_j, Σ F_k for every k, and Σ G_j, on the events of each batch j of one toy."""
     count = len(expected)
-    z = fit.z[:, toy * count : (toy + 1) * count]
+    who = np.arange(toy * count, (toy + 1) * count)
     # Row k of this triangle turns the e^{f_i} into e^{F_k}.
     shares = np.tril(expected / np.cumsum(expected)[:, None])
     own, on_data, predicted = np.zeros(count), np.zeros((count, count)), np.zeros(count)
-    for j in range(count):
-        f = to_numpy(fit.data.cross(z, toy * count + j))
-        own[j] = f[j].sum(dtype=np.float64)
+    for batches, values in fit.data.cross(fit.z[:, who], who):
+        f = to_numpy(values)
+        which = np.arange(count)[batches]
+        each = np.arange(len(which))
+        own[batches] += f[each, which].sum(axis=1, dtype=np.float64)
         ratio = shares.astype(f.dtype) @ np.exp(np.minimum(f, f.dtype.type(CAP)))
-        on_data[j] = np.log(ratio).sum(axis=1, dtype=np.float64)
-        if j:
-            shrunk = (1 - shrink) + shrink * ratio[j - 1]
-            predicted[j] = np.log(shrunk).sum(dtype=np.float64)
+        on_data[batches] += np.log(ratio).sum(axis=2, dtype=np.float64)
+        shrunk = (1 - shrink) + shrink * ratio[each, which - 1]
+        predicted[batches] += np.log(shrunk).sum(axis=1, dtype=np.float64)
+    predicted[0] = 0  # nothing was known before the first batch
     return own, on_data, predicted
 
 

@@ -162,14 +162,12 @@ class ReferencePlan:
     def _draw(self, toy: int) -> list[Floats]:
         scaling = self.learner.scaling
         rng = toy_rng(self.seed, self.stream, toy)
-        return [
-            scaling.apply(
-                Sample.from_array(
-                    events, scaling.columns, periodic=scaling.periodic, name=f"toy {toy}"
-                )
-            )
-            for events in self.source.draw(self.expected, rng, fixed=self.shape_only)
-        ]
+        drawn = self.source.draw(self.expected, rng, fixed=self.shape_only)
+        whole = Sample.from_array(
+            np.concatenate(drawn), scaling.columns, periodic=scaling.periodic, name=f"toy {toy}"
+        )
+        ends = np.cumsum([len(events) for events in drawn])
+        return np.split(scaling.apply(whole), ends[:-1])
 
     def _with_own_centres(
         self, batches: Sequence[Floats], width: float, stream: str, toy: int
