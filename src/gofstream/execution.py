@@ -100,9 +100,7 @@ def _batch_system(name: str) -> JobQueueCluster:
 
     kind = SLURMCluster if name == "slurm" else HTCondorCluster
     theirs = config.get(f"jobqueue.{name}.job-script-prologue") or []
-    return kind(
-        processes=1, job_script_prologue=[*theirs, *(f"export {k}=1" for k in ONE_THREAD)]
-    )
+    return kind(processes=1, job_script_prologue=[*theirs, *(f"export {k}=1" for k in ONE_THREAD)])
 
 
 #: The environment of a worker process: one BLAS thread.

@@ -120,7 +120,7 @@ def calibrate(
     FormatError
         If the file was made with another plan; it says what differs.
     StoppedError
-        On Ctrl-C; the same call goes on from there.
+        On Ctrl-C, when a worker dies or the disk is full; the same call goes on from there.
     """
     file = NullFile(path, plan.about())
     run(plan, toys, file, executor, progress=progress)

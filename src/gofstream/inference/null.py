@@ -105,13 +105,22 @@ class NullFile:
             return set(connection.execute("SELECT width, block FROM blocks"))
 
     def put(self, width: int, block: int, t: Floats, unconverged: int) -> None:
-        """Keep one block, for good once this returns."""
+        """Keep one block, for good once this returns.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written, as on a full disk; the file stays as it was.
+        """
         data = np.ascontiguousarray(t, dtype="<f8").tobytes()
-        with self._connect() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?)",
-                (width, block, unconverged, data),
-            )
+        try:
+            with self._connect() as connection:
+                connection.execute(
+                    "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?)",
+                    (width, block, unconverged, data),
+                )
+        except sqlite3.OperationalError as error:
+            raise OSError(f"{self.path} cannot be written ({error}); make room for it") from error
 
     def load(self, toys: int) -> NullTable:
         """Read the first ``toys`` toys at all widths.

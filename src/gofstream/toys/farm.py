@@ -67,7 +67,7 @@ def run(
     Raises
     ------
     StoppedError
-        On Ctrl-C; the blocks that were done are kept.
+        On Ctrl-C, when a worker dies, or when a block cannot be kept; those done before are.
     """
     per_width = range(-(-toys // plan.toys_per_block))
     wanted = [(w, b) for w in range(len(plan.learner.widths)) for b in per_width]
@@ -79,16 +79,23 @@ def run(
         for width, sigma in enumerate(plan.learner.widths):
             missing = [b for b in per_width if (width, b) not in there]
             for block, (t, unconverged) in farm.made(sigma, missing):
-                sink.put(width, block, t, unconverged)
+                try:
+                    sink.put(width, block, t, unconverged)
+                except OSError as error:
+                    raise _stopped(f"{error}: ", done, len(wanted)) from error
                 done += 1
                 progress(done, len(wanted))
     except KeyboardInterrupt as stop:
-        raise StoppedError(
-            f"stopped with {done} of {len(wanted)} blocks of toys done and kept; the same call, "
-            "with the same file, goes on from there"
-        ) from stop
+        raise _stopped("", done, len(wanted)) from stop
     finally:
         _memory.clear()
+
+
+def _stopped(why: str, done: int, wanted: int) -> StoppedError:
+    return StoppedError(
+        f"{why}stopped with {done} of {wanted} blocks of toys done and kept; the same call, with "
+        "the same file, goes on from there"
+    )
 
 
 class _Farm:
