@@ -1,4 +1,4 @@
-"""Plans against a fixed reference: toys that choose their own centres, and toys that are refused."""
+"""Plans against a fixed reference: toys that choose their own centres, and toys refused."""
 
 from __future__ import annotations
 
