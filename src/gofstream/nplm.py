@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -178,7 +179,8 @@ def _plan(
         name = f"the pool {source.sample.name!r} ({digest}) of {len(source.sample)} events"
     else:
         # As large as makes a good pool; what is left must still make a good reference.
-        size = int(np.ceil(POOL_WARN * total * len(reference) * float((reference.share**2).sum())))
+        rows_per_event = len(reference) * float((reference.share**2).sum())
+        size = math.ceil(round(POOL_WARN * total * rows_per_event, 6))
         if len(reference) - size < ROWS_PER_EVENT * total:
             plan = PermutationPlan.pool(reference, parts, settings, seed=_seed(rng), rng=rng)
             return plan, None if counts is None else RateTest.of(observed, total)
