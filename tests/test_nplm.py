@@ -50,7 +50,7 @@ def verdict(data: Any, reference: Any = None, **options: Any) -> TestResult:
     return nplm_test(data, reference, **given)
 
 
-# -- where toys come from ---------------------------------------------------------------------------
+# -- where toys come from ------------------------------------------------------------
 
 
 def test_the_best_source_is_taken() -> None:
@@ -104,7 +104,7 @@ def test_a_weighted_reference() -> None:
     assert verdict(events(60, 2), small, simulator=nominal).source == "the simulator"
 
 
-# -- expected, batches, seeds ------------------------------------------------------------------------
+# -- expected, batches, seeds ------------------------------------------------------------
 
 
 def test_expected_in_all_or_for_each_batch() -> None:
@@ -192,7 +192,7 @@ def test_a_null_file_is_resumed(tmp_path: Path) -> None:
         verdict(data, pool=pool, null=path, rng=6)
 
 
-# -- what is refused ---------------------------------------------------------------------------------
+# -- what is refused ------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_an_empty_batch_where_events_were_expected() -> None:
     assert np.isfinite(found.statistic).all()
 
 
-# -- what is said ------------------------------------------------------------------------------------
+# -- what is said ------------------------------------------------------------
 
 
 def test_the_headline_is_that_of_all() -> None:
