@@ -157,31 +157,40 @@ def test_dask_address(table: Floats, tmp_path: Path, client: Client) -> None:
 
 
 class Killer:
-    """Sends SIGKILL to a process that has computed a block, once, in the middle of a run."""
+    """Sends SIGKILL to processes that have the plan, once, in the middle of a run."""
 
-    def __init__(self, plan: Watched, after: int) -> None:
-        """Wait for so many blocks."""
-        self.plan, self.after, self.victim = plan, after, 0
+    def __init__(self, plan: Watched, after: int, victims: int = 1) -> None:
+        """Wait for so many blocks, and until as many processes have worked."""
+        self.plan, self.after, self.victims = plan, after, victims
+        self.killed: list[int] = []
 
     def __call__(self, done: int, total: int) -> None:
         """Serve as `progress`."""
-        if done == self.after and not self.victim:
-            self.victim = next(pid for pid, what in self.plan.noted() if what.startswith("block"))
-            os.kill(self.victim, signal.SIGKILL)
+        pids = sorted({pid for pid, _ in self.plan.noted()}) if done >= self.after else []
+        if len(pids) >= self.victims and not self.killed:
+            self.killed = pids[: self.victims]
+            for pid in self.killed:
+                os.kill(pid, signal.SIGKILL)
 
 
-def test_a_killed_dask_worker_is_replaced(
-    table: Floats, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("victims", [1, 2])
+def test_killed_dask_workers_are_replaced(
+    table: Floats, tmp_path: Path, caplog: pytest.LogCaptureFixture, victims: int
 ) -> None:
-    """One of two is killed in the middle: the run ends as if nothing had happened."""
+    """One of two is killed in the middle, or both: the run ends as if nothing had happened.
+
+    With both, the plan that was sent to them is lost, and has to be sent again.
+    """
     plan = watched(tmp_path / "log")
-    killer = Killer(plan, after=3)
+    killer = Killer(plan, after=3, victims=victims)
     with (
-        caplog.at_level(logging.CRITICAL, "distributed"),  # it reports the loss of its worker
+        caplog.at_level(logging.CRITICAL, "distributed"),  # it reports the loss of its workers
         dask_workers("local", 2) as executor,
     ):
         found = made(plan, tmp_path, executor, progress=killer)
-    assert killer.victim
+    assert len(killer.killed) == victims
+    if victims == 2:
+        assert len({pid for pid, _ in plan.noted()}) > 2
     assert found.tobytes() == table.tobytes()
 
 
