@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import dask
-import dask_jobqueue  # noqa: F401  its defaults must be there before they are changed
 import numpy as np
 import pytest
+from dask_jobqueue import HTCondorCluster, SLURMCluster
 from distributed import Client, LocalCluster
 from numpy.typing import NDArray
 
@@ -279,6 +279,7 @@ def test_jobs_use_one_blas_thread(name: str) -> None:
         batch_system(name, **{"job-script-prologue": ["source /opt/mine"]}),
         _batch_system(name) as cluster,
     ):
+        assert isinstance(cluster, SLURMCluster if name == "slurm" else HTCondorCluster)
         script = cluster.job_script()
     before, worker = script.split("-m distributed.cli.dask_worker")
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
