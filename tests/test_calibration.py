@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +18,12 @@ from gofstream.execution import thread_workers
 from gofstream.inference.calibrate import Calibration, calibrate
 from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullTable
-from gofstream.inference.pvalues import empirical_p
+from gofstream.inference.pvalues import PAPER_LAWS, empirical_p
 from gofstream.sample import Sample
 from gofstream.statistics import STATISTICS
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import toy_rng
+from test_combine import slow_combined_p
 from test_farm import small_plan
 
 Floats = NDArray[np.float64]
@@ -152,3 +154,75 @@ def test_result_as_text_html_and_json(calibration: Calibration) -> None:
     back = json.loads(json.dumps(result.to_dict()))
     assert back["statistics"]["all"]["t"] == list(result.statistics["all"].t)
     assert back["toys"] == TOYS
+
+
+def by_loops(t: Sequence[float], null: Floats, rule: Rule) -> float:
+    """Combine as METHOD §4 says, with loops."""
+    return slow_combined_p([list(t), *null.tolist()], rule)
+
+
+@pytest.mark.parametrize("rule", ["min", "mean", "product"])
+def test_rules_by_loops(calibration: Calibration, rule: Rule) -> None:
+    """Widths are combined by the rule asked for, and the text names it."""
+    counted = 0
+    for toy in (1, 4):
+        result = calibration.test(data_of(calibration.plan, "data", toy), rule=rule)
+        assert result.rule == rule
+        for name, found in result.statistics.items():
+            if not found.combined.extrapolated:
+                slow = by_loops(found.t, calibration.table.statistic(name), rule)
+                assert found.combined.p == pytest.approx(slow, abs=1e-12)
+                counted += 1
+    assert counted > 8
+    words = {"min": "smallest p", "mean": "mean of the p", "product": "product of the p"}
+    assert words[rule] in str(result)
+
+
+@pytest.mark.parametrize("names", [("all", "next"), ("single", "sat", "one")])
+def test_statistics_together(calibration: Calibration, names: tuple[str, ...]) -> None:
+    """One more p-value, over all widths of all of them, and nothing else changes."""
+    data = data_of(calibration.plan, "data", 2)
+    result, plain = calibration.test(data, together=names), calibration.test(data)
+    assert plain.together is None
+    assert result.together is not None
+    assert result.together[0] == names
+    t = [value for name in names for value in plain.statistics[name].t]
+    null = np.concatenate([calibration.table.statistic(name) for name in names], axis=1)
+    assert result.together[1].p == pytest.approx(by_loops(t, null, "min"), abs=1e-12)
+    assert result.to_dict() | {"together": None} == plain.to_dict()
+    assert result.to_dict()["together"]["statistics"] == list(names)
+    assert f"{', '.join(names)} together: p = " in str(result)
+
+
+def test_an_unknown_statistic(calibration: Calibration) -> None:
+    """The text says what comes closest."""
+    with pytest.raises(InputError, match=r"no statistic is called 'al'; nearest: 'all'"):
+        calibration.test(data_of(calibration.plan, "data", 2), together=("all", "al"))
+
+
+def test_laws_change_what_is_extrapolated_and_nothing_else(calibration: Calibration) -> None:
+    """The paper's laws, on data with a signal: counted p-values stay, the others move."""
+    rng = np.random.default_rng(1)
+    batches = [
+        Sample.from_array(np.concatenate([rng.exponential(size=150), rng.normal(2, 0.1, extra)]))
+        for extra in (0, 20, 30, 40)
+    ]
+    ours, paper = calibration.test(batches), calibration.test(batches, laws=PAPER_LAWS)
+    moved = counted = 0
+    for name, found in ours.statistics.items():
+        other = paper.statistics[name]
+        assert found.t == other.t
+        pairs = zip((*found.p, found.combined), (*other.p, other.combined), strict=True)
+        for mine, theirs in pairs:
+            if mine.extrapolated or theirs.extrapolated:
+                moved += mine.p != theirs.p
+            else:
+                assert (mine.p, mine.z, mine.low, mine.high) == (
+                    theirs.p,
+                    theirs.z,
+                    theirs.low,
+                    theirs.high,
+                )
+                counted += 1
+    assert moved >= 3
+    assert counted >= 3

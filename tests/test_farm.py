@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
+import multiprocessing
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,19 +20,22 @@ import pytest
 from numpy.typing import NDArray
 
 from gofstream.datasets import expo1d
-from gofstream.errors import FormatError, StoppedError
+from gofstream.errors import FormatError, MemoryBudgetError, StoppedError
 from gofstream.execution import thread_workers
 from gofstream.inference.calibrate import calibrate
 from gofstream.inference.null import NullFile
+from gofstream.ratio.features import Features
 from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
+from gofstream.toys.farm import run
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator
 
 Floats = NDArray[np.float64]
 TOYS = 40
+MANY = 480
 
 
 def small_plan(seed: int = 1, expected: float = 150.0, reference_seed: int = 2) -> ReferencePlan:
@@ -111,39 +113,40 @@ def test_more_toys_are_added(table: Floats, tmp_path: Path) -> None:
     assert calls[-1] == (10, 10)
 
 
-SCRIPT = """
-import sys
-sys.path.insert(0, {tests!r})
-from pathlib import Path
-from test_farm import TOYS, calibrate, small_plan, thread_workers
-with thread_workers(1) as executor:
-    calibrate(small_plan(), TOYS, Path({path!r}), executor)
-"""
+def _calibrate_in_a_process(path: Path) -> None:
+    with thread_workers(1) as executor:
+        calibrate(small_plan(), MANY, path, executor)
 
 
-def test_killed_and_resumed(table: Floats, tmp_path: Path) -> None:
-    """SIGKILL at random moments until it gets through: the file is whole, the bits are the same."""
+def test_killed_and_resumed(tmp_path: Path) -> None:
+    """SIGKILL at 20 random moments, at the opening of the file too: it is whole, the bits the same.
+
+    Processes are forked from one that has imported everything, so that they are killed while they
+    calibrate, not while they import.
+    """
     path = tmp_path / "killed.null"
-    script = SCRIPT.format(tests=str(Path(__file__).parent), path=str(path))
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["gofstream.inference.calibrate"])
     rng = random.Random(5)
     kept = [0]
-    for _ in range(6):
-        process = subprocess.Popen([sys.executable, "-c", script])
-        limit = time.monotonic() + 60
-        target = kept[-1] + rng.randrange(1, 3)
-        while process.poll() is None and time.monotonic() < limit:
-            if path.exists() and _count(path) >= target:
-                time.sleep(rng.uniform(0, 0.02))
-                break
-            time.sleep(0.002)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
+    for attempt in range(20):
+        process = context.Process(target=_calibrate_in_a_process, args=[path])
+        process.start()
+        if attempt % 4:  # else kill it soon, whatever it does
+            limit = time.monotonic() + 60
+            while _count(path) <= kept[-1] and time.monotonic() < limit:
+                time.sleep(0.005)
+        time.sleep(rng.uniform(0, 0.3))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL  # it was not done
         kept.append(_count(path))
     assert kept == sorted(kept)
-    assert kept[-1] >= 6
+    assert len(set(kept)) > 15
     with thread_workers(2) as executor:
-        made = calibrate(small_plan(), TOYS, path, executor)
-    assert made.table.t.tobytes() == table.tobytes()
+        undisturbed = calibrate(small_plan(), MANY, tmp_path / "whole.null", executor)
+        made = calibrate(small_plan(), MANY, path, executor)
+    assert made.table.t.tobytes() == undisturbed.table.t.tobytes()
 
 
 def _count(path: Path) -> int:
@@ -171,8 +174,98 @@ def test_stopped_by_the_user(table: Floats, tmp_path: Path) -> None:
     assert made.table.t.tobytes() == table.tobytes()
 
 
+class SmallDisk(NullFile):
+    """A null file on a disk with room for so many pages."""
+
+    pages = 10**6
+
+    def _connect(self) -> closing[sqlite3.Connection]:
+        connection = super()._connect()
+        connection.thing.execute(f"PRAGMA max_page_count = {self.pages}")
+        return connection
+
+
+def test_a_full_disk(table: Floats, tmp_path: Path) -> None:
+    """The text says what was kept and how to go on; with more room, that works."""
+    path = tmp_path / "n.null"
+    file = SmallDisk(path, small_plan().about())
+    file.pages = _pages(path) + 4
+    with thread_workers(2) as executor:
+        with pytest.raises(StoppedError) as caught:
+            run(small_plan(), TOYS, file, executor)
+        kept = _count(path)
+        assert 0 < kept < 10
+        for part in ("n.null", "disk is full", f"with {kept} of 10 blocks", "same call"):
+            assert part in str(caught.value)
+        with pytest.raises(FormatError, match=r"is missing; run the calibration again"):
+            file.load(TOYS)
+        made = calibrate(small_plan(), TOYS, path, executor)
+    assert made.table.t.tobytes() == table.tobytes()
+
+
+def _pages(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("PRAGMA page_count").fetchone()[0])
+
+
+@dataclass(frozen=True, eq=False)
+class Counted(ReferencePlan):
+    """Counts how many blocks run at a time."""
+
+    running: list[int] = field(default_factory=lambda: [0, 0, 0])
+    lock: Any = field(default_factory=threading.Lock)
+
+    def block(self, shared: Features | None, width: float, index: int) -> tuple[Floats, int]:
+        """Count blocks now, the most at a time, and all."""
+        with self.lock:
+            self.running[0] += 1
+            self.running[1] = max(self.running[:2])
+            self.running[2] += 1
+        time.sleep(0.01)
+        try:
+            return ReferencePlan.block(self, shared, width, index)
+        finally:
+            with self.lock:
+                self.running[0] -= 1
+
+
+def counted_plan(memory: int) -> Counted:
+    """Make the small plan with a memory budget."""
+    plan = small_plan()
+    learner = replace(plan.learner, settings=plan.learner.settings.changed(memory=memory))
+    return Counted(learner, plan.source, plan.source_name, plan.expected, plan.seed)
+
+
+def needed() -> tuple[int, int]:
+    """Bytes of what blocks share and of a block, at the width that needs most of both."""
+    plan = small_plan()
+    return max(plan.memory(plan.shared(width)) for width in plan.learner.widths)
+
+
+@pytest.mark.parametrize(("blocks", "at_once"), [(1, 1), (2, 2), (3, 3), (50, 4)])
+def test_as_many_blocks_at_once_as_memory_allows(
+    table: Floats, tmp_path: Path, blocks: int, at_once: int
+) -> None:
+    """Never more, never a refusal; and the budget changes no bit."""
+    shared, block = needed()
+    plan = counted_plan(shared + blocks * block + block // 2)
+    with thread_workers(4) as executor:
+        made = calibrate(plan, TOYS, tmp_path / "n.null", executor)
+    assert plan.running == [0, at_once, 10]
+    assert made.table.t.tobytes() == table.tobytes()
+
+
+def test_too_little_memory_for_one_block(tmp_path: Path) -> None:
+    """Refused before any block is begun, by the number of bytes."""
+    shared, block = needed()
+    plan = counted_plan(shared + block - 1)
+    with thread_workers(2) as executor, pytest.raises(MemoryBudgetError) as caught:
+        calibrate(plan, TOYS, tmp_path / "n.null", executor)
+    assert (caught.value.needed, plan.running[2]) == (shared + block, 0)
+
+
 @pytest.mark.parametrize(
-    ("plan", "field"),
+    ("plan", "what"),
     [
         (small_plan(reference_seed=3), "reference"),
         (small_plan(seed=2), "seed"),
@@ -181,11 +274,11 @@ def test_stopped_by_the_user(table: Floats, tmp_path: Path) -> None:
         (replace(small_plan(), expected=np.full(4, 160.0)), "expected"),
     ],
 )
-def test_another_plan_is_refused(plan: ReferencePlan, field: str, tmp_path: Path) -> None:
+def test_another_plan_is_refused(plan: ReferencePlan, what: str, tmp_path: Path) -> None:
     """The text says which field differs."""
     path = tmp_path / "n.null"
     NullFile(path, small_plan().about())
-    with pytest.raises(FormatError, match=f"made with another {field}:"):
+    with pytest.raises(FormatError, match=f"made with another {what}:"):
         NullFile(path, plan.about())
 
 

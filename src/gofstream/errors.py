@@ -55,7 +55,7 @@ class NumericalError(GofstreamError):
 
 
 class StoppedError(GofstreamError):
-    """The user stopped a long run; what was done is kept."""
+    """A long run was stopped, by the user or by a lack of something; what was done is kept."""
 
 
 class FormatError(GofstreamError):

@@ -78,7 +78,7 @@ def dask_workers(where: str | Client = "local", count: int | None = None) -> Ite
                 n_workers=count or cores(),
                 threads_per_worker=1,
                 host="127.0.0.1",
-                dashboard_address=None,
+                dashboard_address="127.0.0.1:0",  # any free port; None would mean 8787, for all
             )
             client = stack.enter_context(Client(stack.enter_context(cluster)))
         elif where in ("slurm", "htcondor"):
@@ -92,10 +92,15 @@ def dask_workers(where: str | Client = "local", count: int | None = None) -> Ite
 
 
 def _batch_system(name: str) -> JobQueueCluster:
-    from dask_jobqueue import HTCondorCluster, SLURMCluster
+    try:
+        from dask_jobqueue import HTCondorCluster, SLURMCluster
+    except ImportError as error:
+        raise missing_extra("dask_jobqueue", "dask") from error
+    from dask import config
 
     kind = SLURMCluster if name == "slurm" else HTCondorCluster
-    return kind(processes=1, job_script_prologue=[f"export {k}=1" for k in ONE_THREAD])
+    theirs = config.get(f"jobqueue.{name}.job-script-prologue") or []
+    return kind(processes=1, job_script_prologue=[*theirs, *(f"export {k}=1" for k in ONE_THREAD)])
 
 
 #: The environment of a worker process: one BLAS thread.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -161,6 +162,11 @@ def _plan(
     observed = sum(len(part) for part in parts)
     shape_only = counts is None
     expected = np.array([len(part) for part in parts], float) if counts is None else counts
+    if not expected.all():
+        raise InputError(
+            f"batch {int(expected.argmin()) + 1} has no events: the shape of nothing cannot be "
+            "tested; leave the batch out, or say with `expected` how many there should be"
+        )
     total = float(expected.sum())
     source: Source
     if simulator is not None:
@@ -168,10 +174,13 @@ def _plan(
     elif pool is not None:
         source = Pool(_sample(pool, reference, "pool"))
         source.check(total)
-        name = f"the pool {source.sample.name!r} of {len(source.sample)} events"
+        # The digest keeps a null file from being taken up with another pool.
+        digest = source.sample.digest()[:8]
+        name = f"the pool {source.sample.name!r} ({digest}) of {len(source.sample)} events"
     else:
         # As large as makes a good pool; what is left must still make a good reference.
-        size = int(np.ceil(POOL_WARN * total * len(reference) * float((reference.share**2).sum())))
+        rows_per_event = len(reference) * float((reference.share**2).sum())
+        size = math.ceil(round(POOL_WARN * total * rows_per_event, 6))
         if len(reference) - size < ROWS_PER_EVENT * total:
             plan = PermutationPlan.pool(reference, parts, settings, seed=_seed(rng), rng=rng)
             return plan, None if counts is None else RateTest.of(observed, total)
@@ -180,6 +189,7 @@ def _plan(
         source = Pool(aside)
         name = f"a pool of {size} events set aside from the {whole} of the reference"
     learner = Learner.prepare(reference, settings, expected=float(expected.mean()), rng=rng)
+    learner.scaled(parts)  # data that cannot be tested are refused before toys are made, not after
     return ReferencePlan(learner, source, name, expected, _seed(rng), shape_only=shape_only), None
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.errors import InputError, nearest_names
 from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.pvalues import LAWS, Law, PValue, p_value, with_p
@@ -53,7 +52,7 @@ class Calibration:
         ------
         InputError
             If there are not as many batches as planned, or, for a test of shape alone, not of the
-            planned sizes.
+            planned sizes; or if no statistic has a name in ``together``.
         """
         plan = self.plan
         check_sizes(plan, batches)
@@ -86,13 +85,8 @@ class Calibration:
     def _together(
         self, names: Sequence[str], found: Mapping[str, StatisticResult], rule: Rule
     ) -> tuple[tuple[str, ...], PValue]:
-        unknown = [name for name in names if name not in STATISTICS]
-        if unknown:
-            raise InputError(
-                f"no statistic is called {unknown[0]!r}; {nearest_names(unknown[0], STATISTICS)}"
-            )
-        t = np.concatenate([found[name].t for name in names])
         null = np.concatenate([self.table.statistic(name) for name in names], axis=1)
+        t = np.concatenate([found[name].t for name in names])
         each = [p for name in names for p in found[name].p]
         return tuple(names), _combine(t, null, each, rule)
 
@@ -120,7 +114,7 @@ def calibrate(
     FormatError
         If the file was made with another plan; it says what differs.
     StoppedError
-        On Ctrl-C; the same call goes on from there.
+        On Ctrl-C, when a worker dies or the disk is full; the same call goes on from there.
     """
     file = NullFile(path, plan.about())
     run(plan, toys, file, executor, progress=progress)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.errors import FormatError
+from gofstream.errors import FormatError, InputError, nearest_names
 from gofstream.statistics import STATISTICS
 
 Floats = NDArray[np.float64]
@@ -44,8 +44,18 @@ class NullTable:
     unconverged: int
 
     def statistic(self, name: str, batches: int | None = None) -> Floats:
-        """Values of one statistic after so many batches (default: all): (B, widths)."""
+        """Values of one statistic after so many batches (default: all): (B, widths).
+
+        Raises
+        ------
+        InputError
+            If there is no such statistic, or no such number of batches.
+        """
+        if name not in STATISTICS:
+            raise InputError(f"no statistic is called {name!r}; {nearest_names(name, STATISTICS)}")
         after = self.t.shape[3] if batches is None else batches
+        if not 1 <= after <= self.t.shape[3]:
+            raise InputError(f"batches is {after}; these toys have 1 to {self.t.shape[3]}")
         return np.asarray(self.t[:, list(STATISTICS).index(name), :, after - 1])
 
 
@@ -105,13 +115,22 @@ class NullFile:
             return set(connection.execute("SELECT width, block FROM blocks"))
 
     def put(self, width: int, block: int, t: Floats, unconverged: int) -> None:
-        """Keep one block, for good once this returns."""
+        """Keep one block, for good once this returns.
+
+        Raises
+        ------
+        OSError
+            If it cannot be written, as on a full disk; the file stays as it was.
+        """
         data = np.ascontiguousarray(t, dtype="<f8").tobytes()
-        with self._connect() as connection:
-            connection.execute(
-                "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?)",
-                (width, block, unconverged, data),
-            )
+        try:
+            with self._connect() as connection:
+                connection.execute(
+                    "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?)",
+                    (width, block, unconverged, data),
+                )
+        except sqlite3.OperationalError as error:
+            raise OSError(f"{self.path} cannot be written ({error}); make room for it") from error
 
     def load(self, toys: int) -> NullTable:
         """Read the first ``toys`` toys at all widths.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from scipy import stats
 
 
@@ -32,7 +33,8 @@ class RateTest:
         """
         fewer = float(stats.poisson.cdf(observed, expected))
         more = float(stats.poisson.sf(observed - 1, expected))
-        return cls(expected, observed, min(1.0, 2 * min(fewer, more)))
+        least = float(np.finfo(np.float64).tiny)  # a tail that underflows is not impossible
+        return cls(expected, observed, min(1.0, max(least, 2 * min(fewer, more))))
 
     def with_shape(self, p: float) -> float:
         """Combine with the p-value of the shape, which is independent of the count (Fisher).

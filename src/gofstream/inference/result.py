@@ -155,11 +155,12 @@ class TestResult:
         }
 
     def _headline(self) -> str:
-        rate = (
-            "shape only: the rate is not tested"
-            if self.shape_only
-            else f"{self.expected:g} expected"
-        )
+        if self.rate is not None:
+            rate = f"{self.rate.expected:g} expected, shape and rate tested apart"
+        elif self.shape_only:
+            rate = "shape only: the rate is not tested"
+        else:
+            rate = f"{self.expected:g} expected"
         return f"{self.observed} events ({rate}), {self.toys} toys from {self.source}"
 
     def _rows(self) -> list[str]:

@@ -54,10 +54,13 @@ class PowerStudy:
             known = ", ".join(f"{f:g}" for f in self.signals)
             raise InputError(f"no toys with a signal fraction of {fraction:g}; there are {known}")
         names = [statistic] if isinstance(statistic, str) else statistic
+        widths = self.null.t.shape[2]
+        if width is not None and not 0 <= width < widths:
+            raise InputError(f"width is {width}; it is an index, from 0 to {widths - 1}")
 
         def columns(table: NullTable) -> Floats:
             t = np.concatenate([table.statistic(name, batches) for name in names], axis=1)
-            return t if width is None else t[:, width :: len(table.about["widths"])]
+            return t if width is None else t[:, width::widths]
 
         null, signal = columns(self.null), columns(self.signals[fraction])
         if null.shape[1] == 1:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    wait,
+)
 from typing import Any, Protocol
 
 import numpy as np
@@ -31,7 +38,13 @@ class Sink(Protocol):
         ...
 
     def put(self, width: int, block: int, t: Floats, unconverged: int) -> None:
-        """Keep one block, for good once this returns."""
+        """Keep one block, for good once this returns.
+
+        Raises
+        ------
+        OSError
+            If there is no room for it, say; blocks that were put before stay.
+        """
         ...
 
 
@@ -54,7 +67,7 @@ def run(
     Raises
     ------
     StoppedError
-        On Ctrl-C; the blocks that were done are kept.
+        On Ctrl-C, when a worker dies, or when a block cannot be kept; those done before are.
     """
     per_width = range(-(-toys // plan.toys_per_block))
     wanted = [(w, b) for w in range(len(plan.learner.widths)) for b in per_width]
@@ -66,16 +79,23 @@ def run(
         for width, sigma in enumerate(plan.learner.widths):
             missing = [b for b in per_width if (width, b) not in there]
             for block, (t, unconverged) in farm.made(sigma, missing):
-                sink.put(width, block, t, unconverged)
+                try:
+                    sink.put(width, block, t, unconverged)
+                except OSError as error:
+                    raise _stopped(f"{error}: ", done, len(wanted)) from error
                 done += 1
                 progress(done, len(wanted))
     except KeyboardInterrupt as stop:
-        raise StoppedError(
-            f"stopped with {done} of {len(wanted)} blocks of toys done and kept; the same call, "
-            "with the same file, goes on from there"
-        ) from stop
+        raise _stopped("", done, len(wanted)) from stop
     finally:
         _memory.clear()
+
+
+def _stopped(why: str, done: int, wanted: int) -> StoppedError:
+    return StoppedError(
+        f"{why}stopped with {done} of {wanted} blocks of toys done and kept; the same call, with "
+        "the same file, goes on from there"
+    )
 
 
 class _Farm:
@@ -130,7 +150,10 @@ class _Farm:
 
     def _submit(self, width: float, block: int, tried: int) -> Future[Made]:
         # What was tried before is an argument, since a cluster takes equal calls for the same one.
-        return self.executor.submit(_work, self.name, self._plan(tried), width, block, tried)
+        try:
+            return self.executor.submit(_work, self.name, self._plan(tried), width, block, tried)
+        except BrokenExecutor as error:
+            raise _lost("a worker died") from error
 
     def _plan(self, tried: int) -> Any:
         if self.local:
@@ -175,6 +198,7 @@ class _Memory:
         """Look up the plan of a run, or keep the one that was sent."""
         if sent is not None:
             self._plan = (name, sent)
+            return sent  # another run in this process may replace it at any time
         known, plan = self._plan
         return plan if known == name else None
 
@@ -189,7 +213,8 @@ class _Memory:
 
     def clear(self) -> None:
         """Forget everything, when a run ends in this process."""
-        self._plan, self._shared = ("", None), (None, None)
+        with self._lock:  # another run may be about to use what is shared
+            self._plan, self._shared = ("", None), (None, None)
 
 
 _memory = _Memory()

@@ -60,7 +60,8 @@ def refuse_training_rows(toy: Floats, reference: Floats) -> None:
     """Refuse toys that repeat rows of the reference the models are trained against.
 
     Such toys look more like the reference than data do, so their t is too small and every data set
-    seems surprising. Rounded values coincide by chance; how often is seen within the toy itself.
+    seems surprising. Rounded values coincide by chance: for an event of a toy as often as for a row
+    of the reference with the other rows. Five standard deviations more are refused.
 
     Raises
     ------
@@ -75,9 +76,9 @@ def refuse_training_rows(toy: Floats, reference: Floats) -> None:
     """
     rows, trained = _row_hashes(toy), _row_hashes(reference)
     shared = int(np.isin(rows, trained).sum())
-    again = len(rows) - len(np.unique(rows))
-    by_chance = again * len(trained) / max(1, len(rows))
-    if shared > 10 + 3 * by_chance:
+    times = np.unique(trained, return_counts=True)[1]
+    by_chance = len(rows) * float(times[times > 1].sum()) / len(trained)
+    if shared > 10 + by_chance + 5 * by_chance**0.5:
         raise InputError(
             f"{shared} of the {len(rows)} events of a toy are rows of the reference itself: toys "
             "must come from events that no model was trained on; split the reference first, or "

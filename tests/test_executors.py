@@ -1,0 +1,292 @@
+"""Executors: threads, processes and Dask workers give the same bits, also when some of them die."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor, Executor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+from dask_jobqueue import HTCondorCluster, SLURMCluster
+from distributed import Client, LocalCluster
+from numpy.typing import NDArray
+
+from gofstream.errors import StoppedError
+from gofstream.execution import _batch_system, dask_workers, process_workers, thread_workers
+from gofstream.inference.calibrate import calibrate
+from gofstream.ratio.features import Features
+from gofstream.toys.plan import ReferencePlan
+from gofstream.toys.sources import Simulator
+from test_farm import TOYS, small_plan
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Watched(ReferencePlan):
+    """Writes down which process prepares features, and which computes a block."""
+
+    log: Path = Path()
+
+    def shared(self, width: float) -> Features | None:
+        """Prepare, and say so."""
+        self._note(f"features {width}")
+        return ReferencePlan.shared(self, width)
+
+    def block(self, shared: Features | None, width: float, index: int) -> tuple[Floats, int]:
+        """Compute, and say so."""
+        self._note(f"block {width} {index}")
+        return ReferencePlan.block(self, shared, width, index)
+
+    def _note(self, what: str) -> None:
+        with self.log.open("a") as file:
+            file.write(f"{os.getpid()} {what}\n")
+
+    def noted(self) -> list[tuple[int, str]]:
+        """Read who did what."""
+        lines = [line.split(" ", 1) for line in self.log.read_text().splitlines()]
+        return [(int(pid), what) for pid, what in lines]
+
+
+def watched(log: Path) -> Watched:
+    """Make the small plan, watched, with a simulator that no module holds by name."""
+    plan, scale = small_plan(), 1.0
+    return Watched(
+        learner=plan.learner,
+        source=Simulator(lambda n, rng: scale * rng.standard_exponential(size=(n, 1))),
+        source_name=plan.source_name,
+        expected=plan.expected,
+        seed=plan.seed,
+        log=log,
+    )
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Floats:
+    """Make the table that all others must equal, with one thread."""
+    with thread_workers(1) as executor:
+        return made(small_plan(), tmp_path_factory.mktemp("null"), executor)
+
+
+def made(plan: ReferencePlan, folder: Path, executor: Executor, **options: Any) -> Floats:
+    """Give the numbers of a calibration."""
+    return calibrate(plan, TOYS, folder / "n.null", executor, **options).table.t
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    """Start two Dask workers on this machine, to be used by several tests."""
+    with (
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def test_threads(table: Floats, tmp_path: Path) -> None:
+    """Bit-identical, and features are made once for all threads of a width."""
+    for threads in (1, 2, 4):
+        plan = watched(tmp_path / f"{threads}.log")
+        folder = tmp_path / f"{threads}"
+        folder.mkdir()
+        with thread_workers(threads) as executor:
+            assert made(plan, folder, executor).tobytes() == table.tobytes()
+        assert Counter(w for _, w in plan.noted() if w.startswith("features")) == {
+            "features 0.4": 1,
+            "features 1.5": 1,
+        }
+
+
+def _prepared_once_by_each(plan: Watched) -> None:
+    """Check that other processes did the work, and none prepared a width for every block."""
+    noted = plan.noted()
+    assert os.getpid() not in {pid for pid, _ in noted}
+    blocks = Counter(what for _, what in noted if what.startswith("block"))
+    assert set(blocks.values()) == {1}
+    assert len(blocks) == 10
+    times = Counter((pid, what) for pid, what in noted if what.startswith("features"))
+    assert set(times.values()) == {1}
+
+
+def test_processes(table: Floats, tmp_path: Path) -> None:
+    """Bit-identical, with a simulator made on the spot; features once for each process and width.
+
+    A second run in the same processes, with another plan, is not served from the first.
+    """
+    plan = watched(tmp_path / "log")
+    other = replace(plan, seed=7, log=tmp_path / "other")
+    with process_workers(2) as executor:
+        assert made(plan, tmp_path, executor).tobytes() == table.tobytes()
+        again = calibrate(other, TOYS, tmp_path / "other.null", executor).table.t
+    _prepared_once_by_each(plan)
+    with thread_workers(2) as executor:
+        same = calibrate(other, TOYS, tmp_path / "same.null", executor).table.t
+    assert again.tobytes() == same.tobytes() != table.tobytes()
+
+
+def test_dask_client(table: Floats, tmp_path: Path, client: Client) -> None:
+    """The same on workers of a client, which stays open."""
+    plan = watched(tmp_path / "log")
+    with dask_workers(client) as executor:
+        assert made(plan, tmp_path, executor).tobytes() == table.tobytes()
+    _prepared_once_by_each(plan)
+    assert client.submit(pow, 2, 5).result() == 32
+
+
+def test_dask_address(table: Floats, tmp_path: Path, client: Client) -> None:
+    """The same by the address of a scheduler."""
+    plan = watched(tmp_path / "log")
+    with dask_workers(client.scheduler.address) as executor:
+        assert made(plan, tmp_path, executor).tobytes() == table.tobytes()
+    _prepared_once_by_each(plan)
+
+
+class Killer:
+    """Sends SIGKILL to processes that have the plan, once, in the middle of a run."""
+
+    def __init__(self, plan: Watched, after: int, victims: int = 1) -> None:
+        """Wait for so many blocks, and until as many processes have worked."""
+        self.plan, self.after, self.victims = plan, after, victims
+        self.killed: list[int] = []
+
+    def __call__(self, done: int, total: int) -> None:
+        """Serve as `progress`."""
+        pids = sorted({pid for pid, _ in self.plan.noted()}) if done >= self.after else []
+        if len(pids) >= self.victims and not self.killed:
+            self.killed = pids[: self.victims]
+            for pid in self.killed:
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("victims", [1, 2])
+def test_killed_dask_workers_are_replaced(
+    table: Floats, tmp_path: Path, caplog: pytest.LogCaptureFixture, victims: int
+) -> None:
+    """One of two is killed in the middle, or both: the run ends as if nothing had happened.
+
+    With both, the plan that was sent to them is lost, and has to be sent again.
+    """
+    plan = watched(tmp_path / "log")
+    killer = Killer(plan, after=3, victims=victims)
+    with (
+        caplog.at_level(logging.CRITICAL, "distributed"),  # it reports the loss of its workers
+        dask_workers("local", 2) as executor,
+    ):
+        found = made(plan, tmp_path, executor, progress=killer)
+    assert len(killer.killed) == victims
+    if victims == 2:
+        assert len({pid for pid, _ in plan.noted()}) > 2
+    assert found.tobytes() == table.tobytes()
+
+
+def test_a_killed_process_stops_the_run(table: Floats, tmp_path: Path) -> None:
+    """What was done is kept; threads go on from there, and the bits are the same."""
+    plan = watched(tmp_path / "log")
+    with (
+        process_workers(2) as executor,
+        pytest.raises(StoppedError, match=r"a worker died; the blocks that were done are kept"),
+    ):
+        made(plan, tmp_path, executor, progress=Killer(plan, after=3))
+    seen: list[int] = []
+    with thread_workers(2) as executor:
+        found = made(plan, tmp_path, executor, progress=lambda done, total: seen.append(done))
+    assert 3 <= seen[0] < 10
+    assert found.tobytes() == table.tobytes()
+
+
+def test_an_executor_that_is_broken_already(tmp_path: Path) -> None:
+    """Its refusal to take work is the same news as work that does not come back."""
+    with process_workers(2) as executor:
+        os.kill(executor.submit(os.getpid).result(), signal.SIGKILL)
+        with pytest.raises(BrokenExecutor):
+            executor.submit(time.sleep, 30).result(timeout=20)
+        with pytest.raises(StoppedError, match="a worker died"):
+            made(small_plan(), tmp_path, executor)
+
+
+def test_two_runs_at_once_in_one_process(table: Floats, tmp_path: Path) -> None:
+    """Runs that share the memory of a process do not take each other's plan."""
+    plans = [small_plan(seed=seed) for seed in (1, 2, 3)]
+    found: dict[int, Floats] = {}
+
+    def calibrated(plan: ReferencePlan) -> None:
+        with thread_workers(2) as executor:
+            path = tmp_path / f"{plan.seed}.null"
+            found[plan.seed] = calibrate(plan, TOYS, path, executor).table.t
+
+    threads = [threading.Thread(target=calibrated, args=[plan]) for plan in plans]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [1, 2, 3]
+    assert found[1].tobytes() == table.tobytes()
+    assert len({t.tobytes() for t in found.values()}) == 3
+
+
+@pytest.mark.parametrize(
+    ("package", "call", "extra"),
+    [
+        ("loky", "process_workers()", "processes"),
+        ("distributed", "dask_workers()", "dask"),
+        ("dask_jobqueue", "dask_workers('slurm')", "dask"),
+    ],
+)
+def test_a_missing_extra_says_what_to_type(package: str, call: str, extra: str) -> None:
+    """In a process of its own, where the package cannot be imported."""
+    script = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from gofstream.errors import GofstreamError\n"
+        "from gofstream.execution import dask_workers, process_workers\n"
+        "try:\n"
+        f"    with {call}: pass\n"
+        "except GofstreamError as error: print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert f"needs {package}" in done.stdout, done.stderr
+    assert f"pip install 'gofstream[{extra}]'" in done.stdout
+
+
+def batch_system(name: str, **options: object) -> AbstractContextManager[Any]:
+    """Configure a batch system as its users do, with a scheduler on this machine only."""
+    common = {"cores": 1, "memory": "2GB", "disk": "1GB"}
+    quiet = {"scheduler-options": {"host": "127.0.0.1", "dashboard": False}}
+    given = {f"jobqueue.{name}.{key}": value for key, value in (common | quiet | options).items()}
+    return dask.config.set(given)
+
+
+@pytest.mark.parametrize("name", ["slurm", "htcondor"])
+def test_jobs_use_one_blas_thread(name: str) -> None:
+    """The script of a job says so before it starts the worker; the user's own lines stay."""
+    with (
+        batch_system(name, **{"job-script-prologue": ["source /opt/mine"]}),
+        _batch_system(name) as cluster,
+    ):
+        assert isinstance(cluster, SLURMCluster if name == "slurm" else HTCondorCluster)
+        script = cluster.job_script()
+    before, worker = script.split("-m distributed.cli.dask_worker")
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        assert f"export {variable}=1" in before
+    assert "source /opt/mine" in before
+    assert "--nthreads 1" in worker
+    if name == "slurm":
+        assert "#SBATCH --mem=2G" in script
+    else:
+        assert "MY.DaskWorkerMemory = 2000000000" in script
