@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gofstream.errors import InputError
 from gofstream.inference.combine import combined_p, pooled_p
 from gofstream.inference.pvalues import empirical_p
 
@@ -95,3 +96,9 @@ def test_pooled_p_by_counting() -> None:
     for j in range(40):
         for k in range(3):
             assert p[j, k] == np.mean(t[:, k] >= t[j, k])
+
+
+def test_unknown_rule() -> None:
+    """It is named, with those that exist."""
+    with pytest.raises(InputError, match="'mni'; nearest: 'min'"):
+        combined_p([1.0], [[0.0]], "mni")

@@ -72,6 +72,7 @@ def test_interval_ends() -> None:
     [
         ("gamma", stats.gamma(5, scale=2)),
         ("normal", stats.norm(-1, 3)),
+        ("skewed", stats.pearson3(0.7, loc=-1, scale=3)),
         ("chi2", stats.chi2(9)),
     ],
 )
@@ -90,6 +91,16 @@ def test_the_wrong_law_is_refused() -> None:
     toys = np.random.default_rng(4).gamma(2, size=5000)
     assert not fit_law(toys, "normal").usable
     assert not fit_law(toys - 10, "gamma").usable
+
+
+def test_skewness_that_few_toys_could_hide() -> None:
+    """Thirty toys with no skewness at all are not taken for normal; very many nearly are."""
+    for toys, z in ((30, 3.90), (3_000_000, 5.0)):
+        symmetric = stats.norm.ppf((np.arange(toys) + 0.5) / toys)
+        beyond = fit_law(symmetric, "skewed").tail(5 * symmetric.std(ddof=1))
+        slow = stats.pearson3(math.sqrt(6 / toys)).sf(5)
+        assert float(beyond) == pytest.approx(float(slow), rel=1e-6)
+        assert float(z_score(beyond)) == pytest.approx(z, abs=0.02)
 
 
 def test_extrapolation_is_marked_and_only_used_beyond_the_toys() -> None:

@@ -8,10 +8,12 @@ but the toys among themselves is not exact, and using the smallest p raw is plai
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from gofstream.errors import InputError, nearest_names
 
 Floats = NDArray[np.float64]
 Rule = Literal["min", "mean", "product"]
@@ -40,7 +42,9 @@ def merit(p: Floats, rule: Rule) -> Floats:
         return np.asarray(p.min(axis=1))
     if rule == "mean":
         return np.asarray(p.mean(axis=1))
-    return np.asarray(np.log(p).sum(axis=1))
+    if rule == "product":
+        return np.asarray(np.log(p).sum(axis=1))
+    raise InputError(f"no rule is called {rule!r}; {nearest_names(rule, get_args(Rule))}")
 
 
 def combined_p(observed: ArrayLike, null: ArrayLike, rule: Rule = "min") -> float:

@@ -14,16 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 Floats = NDArray[np.float64]
-Law = Literal["gamma", "normal", "chi2"]
+Law = Literal["gamma", "skewed", "normal", "chi2"]
 
 #: The law that fits each statistic's null; `one` and `next` are often negative, the others rarely.
+#: METHOD has a normal for these two. On 1000 toys of EXPO-1D they have a skewness of up to 0.7,
+#: with which a normal 5 σ is a 3.6 σ; so they get a gamma that is shifted to any mean.
 LAWS: dict[str, Law] = {
     "single": "gamma",
     "sum": "gamma",
     "all": "gamma",
-    "one": "normal",
+    "one": "skewed",
     "sat": "gamma",
-    "next": "normal",
+    "next": "skewed",
 }
 #: The paper's recipe: χ² for all but the saturated test.
 PAPER_LAWS: dict[str, Law] = {name: "normal" if name == "sat" else "chi2" for name in LAWS}
@@ -103,6 +105,8 @@ class FittedLaw:
 def fit_law(null: ArrayLike, law: Law) -> FittedLaw:
     """Fit by moments: the mean and spread of a gamma or normal, the mean of a χ².
 
+    The skewed law is a gamma with a shift (Pearson's third), so it takes the skewness too, though
+    no less than so many toys could hide: a normal is its limit, and the optimistic end.
     A gamma lives above zero; it is fitted to toys that may stray below, where it has no mass, and
     the Kolmogorov-Smirnov test then says whether that matters.
 
@@ -115,12 +119,15 @@ def fit_law(null: ArrayLike, law: Law) -> FittedLaw:
     """
     toys = np.asarray(null, dtype=np.float64)
     mean, variance = float(toys.mean()), float(toys.var())
-    if variance <= 0 or (mean <= 0 and law != "normal"):
+    if variance <= 0 or (mean <= 0 and law in ("gamma", "chi2")):
         return FittedLaw(law, (1.0, 1.0), 0.0, np.nan)
     variance *= len(toys) / (len(toys) - 1)
     shape: tuple[float, ...]
     if law == "normal":
         shape = (mean, variance**0.5)
+    elif law == "skewed":
+        skewness = max(float(stats.skew(toys)), (6 / len(toys)) ** 0.5)
+        shape = (skewness, mean, variance**0.5)
     else:
         shape = (mean,) if law == "chi2" else (mean**2 / variance, variance / mean)
     frozen = _frozen(law, shape)
@@ -135,6 +142,8 @@ def fit_law(null: ArrayLike, law: Law) -> FittedLaw:
 def _frozen(law: Law, shape: tuple[float, ...]) -> stats.distributions.rv_frozen:
     if law == "normal":
         return stats.norm(*shape)
+    if law == "skewed":
+        return stats.pearson3(shape[0], loc=shape[1], scale=shape[2])
     if law == "chi2":
         return stats.chi2(*shape)
     return stats.gamma(shape[0], scale=shape[1])

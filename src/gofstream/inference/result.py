@@ -125,6 +125,9 @@ class TestResult:
                 "z": _finite(p.z),
                 "interval": [p.low, p.high],
                 "extrapolated": p.extrapolated,
+                "law": None
+                if p.law is None
+                else {"name": p.law.law, "ks_p": p.law.ks_p, "tail": _finite(p.law.tail_ratio)},
             }
 
         return {
@@ -198,7 +201,23 @@ class TestResult:
             for p in (*result.p, result.combined)
         ):
             notes.append("* extrapolated beyond the toys with a fitted law; read as a rough size")
+            notes.append(self._laws())
         return [*notes, *self.caveats, "no systematic uncertainties are included"]
+
+    def _laws(self) -> str:
+        """Say how well the laws that were used fit the toys."""
+        used = [
+            (p.law.ks_p, p.law.tail_ratio, f"{p.law.law} for {name} at σ = {width:.3g}")
+            for name, result in self.statistics.items()
+            for width, p in zip(self.widths, result.p, strict=True)
+            if p.extrapolated and p.law is not None
+        ]
+        worst, _, which = min(used)
+        tails = [tail for _, tail, _ in used]
+        return (
+            f"  least KS p of the laws used: {worst:.2g} ({which}); toys beyond their 5 % points: "
+            f"{min(tails):.2f} to {max(tails):.2f} times as many as predicted"
+        )
 
 
 _RULES: dict[Rule, str] = {

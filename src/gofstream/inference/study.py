@@ -123,10 +123,10 @@ def power_study(
         injected = replace(
             plan,
             source=Injected(plan.source, signal, fraction),
-            source_name=f"{plan.source_name} with {fraction:g} of signal",
-            stream=f"signal {fraction:g}",
+            source_name=f"{plan.source_name} with {fraction} of signal",
+            stream=f"signal {fraction}",
         )
-        path = folder / f"signal-{fraction:g}.null"
+        path = folder / f"signal-{fraction}.null"
         signals[fraction] = calibrate(
             injected, signal_toys, path, executor, progress=progress
         ).table

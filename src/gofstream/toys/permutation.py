@@ -133,7 +133,10 @@ class PermutationPlan:
     def memory(self, shared: Projected) -> tuple[int, int]:
         """Bytes that are shared, and bytes that one block takes beyond: features of its own."""
         _, phi = shared
-        return phi.nbytes, prepare_bytes(len(phi), phi.shape[1], 0, phi.itemsize)
+        n_rows, rank = phi.shape
+        rows = int(self.expected.sum())
+        # The fit comes after the features are made, and takes less beside them than making them.
+        return phi.nbytes, prepare_bytes(n_rows, rank, 0, phi.itemsize) + 16 * rows * (rank + 8)
 
     def block(self, shared: Projected, width: float, index: int) -> tuple[Floats, int]:
         """Deal the events out anew for each toy, and compute its statistics."""
