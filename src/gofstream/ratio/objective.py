@@ -335,25 +335,28 @@ class Block:
         """
         beta = beta + self.penalty_n[who]
         curvature = [m * (1 - m) for m in map(misfit, values)]
-        step, residual, direction = np.zeros_like(gradient), gradient.copy(), gradient.copy()
-        change = self.data.zeros()
-        size = np.sum(residual**2, axis=0)
+        step, change = np.zeros_like(gradient), self.data.zeros()
+        live, residual, p = np.arange(len(who)), gradient, gradient
+        size = np.sum(gradient**2, axis=0)
         goal = accuracy**2 * size
-        live = np.flatnonzero(size > goal)
+        going = size > goal
         for _ in range(500):
+            if not going.all():
+                live, size, goal, alpha, beta = (
+                    kept[going] for kept in (live, size, goal, alpha, beta)
+                )
+                residual, p = residual[:, going], p[:, going]
             if not len(live):
                 break
-            p = direction[:, live]
             image, p_values = self.data.curvature(p, curvature, who[live])
-            image += alpha[live] * p + beta[live] * (self.s @ p)
-            length = size[live] / np.sum(p * image, axis=0)
+            image += alpha * p + beta * (self.s @ p)
+            length = size / np.sum(p * image, axis=0)
             change = self.data.moved(change, length, p_values, who[live])
             step[:, live] += length * p
-            residual[:, live] -= length * image
-            fresh = np.sum(residual[:, live] ** 2, axis=0)
-            direction[:, live] = residual[:, live] + p * (fresh / size[live])
-            size[live] = fresh
-            live = live[fresh > goal[live]]
+            residual = residual - length * image
+            fresh = np.sum(residual**2, axis=0)
+            p = residual + p * (fresh / size)
+            size, going = fresh, fresh > goal
         return step, change
 
 
