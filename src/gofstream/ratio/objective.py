@@ -22,7 +22,8 @@ Indices = NDArray[np.int64]
 WHITEN_RANK = 600
 #: Bytes of data rows worked on at a time: half of a usual third-level cache.
 GROUP_BYTES = 12 * 1024**2
-#: Numbers in a part of the data rows that both products of a curvature use while it is in cache.
+#: Numbers in a part of the data rows that both products of a curvature use while it is in the
+#: third-level cache.
 PART_VALUES = 1024 * 1024
 #: Relative residual at which conjugate gradients stop: a later step mends what an early one left.
 LINEAR = 0.05
