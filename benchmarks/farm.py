@@ -22,7 +22,9 @@ from gofstream.toys.farm import run as run_farm
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator, toy_rng
 
-BLOCKS = 6
+#: Blocks of each width that are timed: enough for the last ones, when a worker idles, to matter
+#: little.
+BLOCKS = 16
 #: Toys of a whole run.
 RUN_TOYS = 64
 

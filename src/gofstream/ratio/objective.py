@@ -22,7 +22,8 @@ Indices = NDArray[np.int64]
 WHITEN_RANK = 600
 #: Bytes of data rows worked on at a time: half of a usual third-level cache.
 GROUP_BYTES = 12 * 1024**2
-#: Numbers in a part of the data rows that both products of a curvature use while it is in cache.
+#: Numbers in a part of the data rows that both products of a curvature use while it is in the
+#: third-level cache.
 PART_VALUES = 1024 * 1024
 #: Relative residual at which conjugate gradients stop: a later step mends what an early one left.
 LINEAR = 0.05
@@ -335,25 +336,28 @@ class Block:
         """
         beta = beta + self.penalty_n[who]
         curvature = [m * (1 - m) for m in map(misfit, values)]
-        step, residual, direction = np.zeros_like(gradient), gradient.copy(), gradient.copy()
-        change = self.data.zeros()
-        size = np.sum(residual**2, axis=0)
+        step, change = np.zeros_like(gradient), self.data.zeros()
+        live, residual, p = np.arange(len(who)), gradient, gradient
+        size = np.sum(gradient**2, axis=0)
         goal = accuracy**2 * size
-        live = np.flatnonzero(size > goal)
+        going = size > goal
         for _ in range(500):
+            if not going.all():
+                live, size, goal, alpha, beta = (
+                    kept[going] for kept in (live, size, goal, alpha, beta)
+                )
+                residual, p = residual[:, going], p[:, going]
             if not len(live):
                 break
-            p = direction[:, live]
             image, p_values = self.data.curvature(p, curvature, who[live])
-            image += alpha[live] * p + beta[live] * (self.s @ p)
-            length = size[live] / np.sum(p * image, axis=0)
+            image += alpha * p + beta * (self.s @ p)
+            length = size / np.sum(p * image, axis=0)
             change = self.data.moved(change, length, p_values, who[live])
             step[:, live] += length * p
-            residual[:, live] -= length * image
-            fresh = np.sum(residual[:, live] ** 2, axis=0)
-            direction[:, live] = residual[:, live] + p * (fresh / size[live])
-            size[live] = fresh
-            live = live[fresh > goal[live]]
+            residual = residual - length * image
+            fresh = np.sum(residual**2, axis=0)
+            p = residual + p * (fresh / size)
+            size, going = fresh, fresh > goal
         return step, change
 
 

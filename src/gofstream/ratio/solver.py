@@ -149,25 +149,18 @@ class _Path:
     points: list[Floats] = field(default_factory=list)
     moves: list[Floats] = field(default_factory=list)
 
-    def propose(self, first: bool) -> Floats:
-        """Next point to try: the minimum of the bound, mixed with what recent steps taught."""
+    def remember(self) -> None:
+        """Keep this step among the recent ones."""
         assert self.target is not None
-        move = self.target - self.z
-        if not first:  # the long step from f = 0 tells nothing about the ones to come
-            self.points = [*self.points, self.z][-DEPTH - 1 :]
-            self.moves = [*self.moves, move][-DEPTH - 1 :]
-        self.plain = len(self.moves) <= 1
-        if self.plain:
-            return self.target
-        differences = np.diff(np.stack(self.moves, axis=1), axis=1)
-        mixing = np.linalg.lstsq(differences, move, rcond=1e-8)[0]
-        steps = np.diff(np.stack(self.points, axis=1), axis=1)
-        return np.asarray(self.target - (steps + differences) @ mixing)
+        self.points = [*self.points, self.z][-DEPTH - 1 :]
+        self.moves = [*self.moves, self.target - self.z][-DEPTH - 1 :]
 
-    def accept(self, z: Floats, slope: Floats, gradient: Floats, curvature: float) -> None:
+    def accept(
+        self, z: Floats, slope: Floats, gradient: Floats, norm: float, curvature: float
+    ) -> None:
         self.z, self.slope, self.gradient = z, slope, gradient
         self.target = None
-        self.best = min(float(np.linalg.norm(gradient)), self.best)
+        self.best = min(norm, self.best)
         # The mean of 4σ(1-σ) is far below one only when the whole rate is off, and then the bound
         # with C would be far too careful.
         scale = 1.0 if curvature > 0.5 else max(curvature, 1e-6, self.floor)
@@ -213,22 +206,25 @@ def _minimise(block: Block, tolerance: float, max_passes: int) -> Fit:
         if not len(live):
             break
         _find_targets(block, paths, values, live)
-        trial = np.stack([paths[i].propose(first=index == 0) for i in live], axis=1)
+        trial = _propose([paths[i] for i in live], first=index == 0)
         slope, excess, curvature = block.reference_pass(trial, live)
         tried = block.data_values(trial, live)
         gradient = block.data_gradient(trial, tried, live) + slope
         norm = np.linalg.norm(gradient, axis=0)
         t = 2 * (block.data.totals(tried)[live] - block.expected[live] * excess)
+        # By convexity J(new) ≤ J(old) when the slope at the new point still points forward. The
+        # minimum of the true bound always passes; a clearly smaller gradient will do too.
+        moved = trial - np.stack([paths[i].z for i in live], axis=1)
+        downhill = np.sum(gradient * moved, axis=0) <= 0
         accepted = np.zeros(len(block), dtype=bool)
         for k, i in enumerate(live):
             path = paths[i]
             out.passes[i] += 1
-            # By convexity J(new) ≤ J(old) when the slope at the new point still points forward.
-            # The minimum of the true bound always passes; a clearly smaller gradient will do too.
-            downhill = float(gradient[:, k] @ (trial[:, k] - path.z)) <= 0
-            if downhill or norm[k] <= 0.9 * path.best or (path.plain and path.scale == 1.0):
+            if downhill[k] or norm[k] <= 0.9 * path.best or (path.plain and path.scale == 1.0):
                 accepted[i] = True
-                path.accept(trial[:, k], slope[:, k], gradient[:, k], float(curvature[k]))
+                path.accept(
+                    trial[:, k], slope[:, k], gradient[:, k], float(norm[k]), float(curvature[k])
+                )
                 out.z[:, i], out.t[i], out.gradient_norm[i] = trial[:, k], t[k], norm[k]
                 out.excess[i] = excess[k]
             else:
@@ -255,3 +251,21 @@ def _find_targets(block: Block, paths: list[_Path], values: list[Any], live: Ind
         )
         for k, i in enumerate(now):
             paths[i].target = target[:, k]
+
+
+def _propose(paths: list[_Path], first: bool) -> Floats:
+    """Next points to try: the minima of the bounds, mixed with what recent steps taught."""
+    trial = np.stack([path.target for path in paths if path.target is not None], axis=1)
+    for path in paths:
+        if not first:  # the long step from f = 0 tells nothing about the ones to come
+            path.remember()
+        path.plain = len(path.moves) <= 1
+    for count in {len(path.moves) for path in paths if not path.plain}:
+        which = [k for k, path in enumerate(paths) if len(path.moves) == count]
+        moves = np.array([paths[k].moves for k in which])
+        points = np.array([paths[k].points for k in which])
+        differences = np.diff(moves, axis=1)
+        mixing = moves[:, -1:] @ np.linalg.pinv(differences, rcond=1e-8)
+        mixed = mixing @ (np.diff(points, axis=1) + differences)
+        trial[:, which] -= mixed[:, 0].T
+    return trial
