@@ -63,7 +63,7 @@ class Calibration:
             t[:, k] = found.t[:, -1]
             caveats += _complaints(width, found.converged, found.uncovered)
         if self.table.unconverged:
-            caveats.append(f"{self.table.unconverged} fits of toys did not converge")
+            caveats.append(f"fits of toys that did not converge: {self.table.unconverged}")
         statistics = {
             name: _judge(t[s], self.table.statistic(name), laws[name], rule)
             for s, name in enumerate(STATISTICS)
