@@ -204,6 +204,9 @@ def plot_null(table: NullTable, result: TestResult, title: str) -> Figure:
         for k, axes in enumerate(row):
             axes.hist(toys[:, k], bins=20, color=SKY)
             axes.axvline(found.t[k], color=ORANGE, lw=2)
+            ends = [min(toys[:, k].min(), found.t[k]), max(toys[:, k].max(), found.t[k])]
+            pad = 0.04 * max(ends[1] - ends[0], 1e-9)
+            axes.set_xlim(ends[0] - pad, ends[1] + pad)
             mark = "*" if found.p[k].extrapolated else ""
             axes.set_title(f"p = {found.p[k].p:.2g}{mark}", fontsize=9, loc="right", pad=2)
             axes.set_yticks([])
