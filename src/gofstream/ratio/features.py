@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 #: A chunk of reference rows takes at most this many bytes, and f on it this many numbers, so that
 #: both products of a pass and the sigmoid between them find it in cache; nor has it more rows than
 #: this. Shorter ones would make so many calls that threads wait for the interpreter's lock.
-CHUNK_BYTES, CHUNK_VALUES, CHUNK_ROWS = 4 * 1024**2, 512 * 1024, 32 * 1024
+CHUNK_BYTES, CHUNK_VALUES, CHUNK_ROWS = 8 * 1024**2, 1024 * 1024, 64 * 1024
 #: Rows whose sum may be taken in the working precision: float32 would lose digits of t over more.
 RUN = 256
 #: Rows taken at a time while features are made: long enough for the triangular solver to be fast.
