@@ -17,7 +17,7 @@ from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
-from gofstream.toys.plan import ReferencePlan, statistics_of
+from gofstream.toys.plan import VALUES_PER_BLOCK, ReferencePlan, statistics_of, toys_in_a_block
 from gofstream.toys.sources import Pool, Simulator, Source, refuse_training_rows, toy_rng
 
 Floats = NDArray[np.float64]
@@ -170,3 +170,13 @@ def test_integers_through_calibration(tmp_path: Path) -> None:
     )
     plan = ReferencePlan(learner, Simulator(counts), "counts", np.full(2, 60.0), 4)
     calibrated(plan, tmp_path / "n.null")
+
+
+def test_blocks_of_huge_toys_are_short() -> None:
+    """32 fits in a block, unless the rows of their data would fill the memory."""
+    learner = plan_with(Settings(n_centres=30)).learner
+    assert toys_in_a_block(np.full(8, 2000.0), learner) == 4
+    assert toys_in_a_block(np.full(1, 2000.0), learner) == 32
+    huge = VALUES_PER_BLOCK / len(learner.candidates) / 3.5
+    assert toys_in_a_block(np.full(1, huge), learner) == 3
+    assert toys_in_a_block(np.full(4, 10 * huge), learner) == 1

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gofstream.errors import GofstreamWarning, InputError
 from gofstream.sample import Sample
-from gofstream.toys.sources import Injected, Pool, Simulator, toy_rng
+from gofstream.toys.sources import Injected, Merged, Pool, Replaced, Simulator, toy_rng
 
 Floats = NDArray[np.float64]
 EXPECTED = np.array([30.0, 10.0, 60.0])
@@ -110,3 +110,37 @@ def test_injected_signal() -> None:
     for count, mean in zip(counts / 400, EXPECTED * 0.2, strict=True):
         assert abs(count - mean) < 4 * math.sqrt(mean / 400)
     assert abs(firsts / 400 - 1 / 6) < 4 * math.sqrt(1 / 6 * 5 / 6 / 400)
+
+
+def test_merged_batches_hold_the_same_events() -> None:
+    """One, two and four batches from the same seed are the same data set, signal included."""
+    nominal = Simulator(lambda n, rng: rng.exponential(size=(n, 1)))
+    signal = Simulator(lambda n, rng: rng.normal(6, 0.1, size=(n, 1)))
+    source = Merged(Injected(nominal, signal, 0.1), 4)
+    sets = {
+        count: source.draw(np.full(count, 400.0 / count), np.random.default_rng(5))
+        for count in (1, 2, 4)
+    }
+    assert [len(batches) for batches in sets.values()] == [1, 2, 4]
+    for batches in sets.values():
+        assert (np.concatenate(batches) == sets[1][0]).all()
+    assert (sets[2][0] == np.concatenate(sets[4][:2])).all()
+
+
+@pytest.mark.parametrize(
+    ("expected", "fixed"), [([10.0] * 3, False), ([10.0, 20.0], False), ([10.0, 10.0], True)]
+)
+def test_merged_refuses_what_its_parts_cannot_make_up(expected: list[float], fixed: bool) -> None:
+    """Three batches of four parts, unequal ones, or fixed sizes."""
+    source = Merged(Simulator(lambda n, rng: rng.exponential(size=(n, 1))), 4)
+    with pytest.raises(InputError, match="4 parts of Poisson size"):
+        source.draw(np.array(expected), np.random.default_rng(1), fixed=fixed)
+
+
+def test_a_replacing_model_has_its_own_rate() -> None:
+    """The mean size over 200 toys is rate times expected within 4 standard deviations."""
+    source = Replaced(Simulator(lambda n, rng: rng.normal(size=(n, 1))), 1.5)
+    rng = np.random.default_rng(2)
+    sizes = [sum(map(len, source.draw(np.array([40.0, 60.0]), rng))) for _ in range(200)]
+    assert abs(np.mean(sizes) - 150) < 4 * (150 / 200) ** 0.5
+    assert [len(x) for x in source.draw(np.array([40.0, 60.0]), rng, fixed=True)] == [40, 60]

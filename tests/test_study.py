@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def study(folder: Path) -> PowerStudy:
+def study(folder: Path) -> PowerStudy[float]:
     """Make toys with three strengths of a signal."""
     return studied(folder)[0]
 
@@ -81,7 +81,7 @@ def row(
 @pytest.mark.parametrize("width", [None, 0, 1])
 @pytest.mark.parametrize("names", [("all",), ("sum", "sat")])
 def test_p_values_by_counting(
-    study: PowerStudy, names: tuple[str, ...], width: int | None, batches: int | None
+    study: PowerStudy[float], names: tuple[str, ...], width: int | None, batches: int | None
 ) -> None:
     """One width or both, one statistic or two, after any number of batches."""
     fraction = 0.2
@@ -99,7 +99,7 @@ def test_p_values_by_counting(
         assert p[toy] == pytest.approx(slow, abs=1e-12)
 
 
-def test_power_and_median_of_those(study: PowerStudy) -> None:
+def test_power_and_median_of_those(study: PowerStudy[float]) -> None:
     """The same p-values, counted; the rule is handed on."""
     p = study.p_values("all", 0.2, rule="mean")
     assert (p != study.p_values("all", 0.2)).any()
@@ -108,7 +108,7 @@ def test_power_and_median_of_those(study: PowerStudy) -> None:
     assert study.median_z("all", 0.2, rule="mean") == median_z(p)
 
 
-def test_more_signal_more_power(study: PowerStudy) -> None:
+def test_more_signal_more_power(study: PowerStudy[float]) -> None:
     """From a little to certainty."""
     found = [study.power("all", 0.05, fraction).value for fraction in FRACTIONS]
     assert found[0] < 0.6
@@ -117,9 +117,9 @@ def test_more_signal_more_power(study: PowerStudy) -> None:
     assert study.median_z("all", 0.05).value < study.median_z("all", 0.5).value
 
 
-def test_what_was_not_made_is_named(study: PowerStudy) -> None:
+def test_what_was_not_made_is_named(study: PowerStudy[float]) -> None:
     """Fractions, statistics, widths and numbers of batches."""
-    with pytest.raises(InputError, match=r"fraction of 0\.3; there are 0\.05, 0\.2, 0\.5"):
+    with pytest.raises(InputError, match=r"a signal 0\.3; there are 0\.05, 0\.2, 0\.5"):
         study.p_values("all", 0.3)
     with pytest.raises(InputError, match="no statistic is called 'saturated'; known: 'single'"):
         study.p_values("saturated", 0.2)
@@ -131,7 +131,7 @@ def test_what_was_not_made_is_named(study: PowerStudy) -> None:
             study.p_values("all", 0.2, batches=batches)
 
 
-def test_a_study_is_used_again(study: PowerStudy, folder: Path) -> None:
+def test_a_study_is_used_again(study: PowerStudy[float], folder: Path) -> None:
     """The same call reads what is there; another fraction makes only its own toys."""
     again, made = studied(folder)
     assert set(made) == {30, 16}  # nothing but the last word of each file
@@ -173,7 +173,7 @@ def test_ideal_power_by_hand() -> None:
 
 
 @pytest.mark.parametrize("fraction", [0.05, 0.2])
-def test_the_ideal_test_is_a_bound(study: PowerStudy, fraction: float) -> None:
+def test_the_ideal_test_is_a_bound(study: PowerStudy[float], fraction: float) -> None:
     """No statistic sees more than the test that knows the signal, to 3 sd of 60 toys."""
     signal = replace(BULK, fraction=fraction)
     bound = expo1d.ideal_power(signal, 0.05, EXPECTED, rng=np.random.default_rng(3)).value

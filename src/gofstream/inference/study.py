@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,39 +21,41 @@ from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Injected, Source
 
 Floats = NDArray[np.float64]
+#: What tells one signal from another: an injected fraction, or a name.
+Signal = TypeVar("Signal", float, str)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PowerStudy:
+class PowerStudy(Generic[Signal]):
     """Toys without and with a signal, treated alike.
 
-    Every question takes the name of a statistic, or several names to be combined; the injected
-    fraction; and, if wanted, a number of batches (default: all) and the index of one width
+    Every question takes the name of a statistic, or several names to be combined; which signal;
+    and, if wanted, a number of batches (default: all) and the index of one width
     (default: all, combined by ``rule``). p-values are empirical: power at a level that the toys
     cannot resolve is zero.
 
     Attributes
     ----------
     null : toys of the nominal model.
-    signals : toys with signal, by injected fraction.
+    signals : toys with signal, by injected fraction or by name.
     """
 
     null: NullTable
-    signals: Mapping[float, NullTable]
+    signals: Mapping[Signal, NullTable]
 
     def p_values(
         self,
         statistic: str | Sequence[str],
-        fraction: float,
+        signal: Signal,
         *,
         batches: int | None = None,
         width: int | None = None,
         rule: Rule = "min",
     ) -> Floats:
         """Give the p-value of every toy with signal."""
-        if fraction not in self.signals:
-            known = ", ".join(f"{f:g}" for f in self.signals)
-            raise InputError(f"no toys with a signal fraction of {fraction:g}; there are {known}")
+        if signal not in self.signals:
+            known = ", ".join(map(str, self.signals))
+            raise InputError(f"no toys with a signal {signal}; there are {known}")
         names = [statistic] if isinstance(statistic, str) else statistic
         widths = self.null.t.shape[2]
         if width is not None and not 0 <= width < widths:
@@ -62,36 +65,36 @@ class PowerStudy:
             t = np.concatenate([table.statistic(name, batches) for name in names], axis=1)
             return t if width is None else t[:, width::widths]
 
-        null, signal = columns(self.null), columns(self.signals[fraction])
+        null, found = columns(self.null), columns(self.signals[signal])
         if null.shape[1] == 1:
-            return empirical_p(signal[:, 0], null[:, 0])
-        return np.array([combined_p(t, null, rule) for t in signal])
+            return empirical_p(found[:, 0], null[:, 0])
+        return np.array([combined_p(t, null, rule) for t in found])
 
     def power(
         self,
         statistic: str | Sequence[str],
         level: float,
-        fraction: float,
+        signal: Signal,
         *,
         batches: int | None = None,
         width: int | None = None,
         rule: Rule = "min",
     ) -> Power:
         """Share of toys with signal that reach p ≤ level."""
-        p = self.p_values(statistic, fraction, batches=batches, width=width, rule=rule)
+        p = self.p_values(statistic, signal, batches=batches, width=width, rule=rule)
         return power(p, level)
 
     def median_z(
         self,
         statistic: str | Sequence[str],
-        fraction: float,
+        signal: Signal,
         *,
         batches: int | None = None,
         width: int | None = None,
         rule: Rule = "min",
     ) -> MedianZ:
         """Z that half of the toys with signal reach; never beyond what the toys resolve."""
-        return median_z(self.p_values(statistic, fraction, batches=batches, width=width, rule=rule))
+        return median_z(self.p_values(statistic, signal, batches=batches, width=width, rule=rule))
 
 
 def power_study(
@@ -104,7 +107,7 @@ def power_study(
     folder: Path,
     executor: Executor,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> PowerStudy:
+) -> PowerStudy[float]:
     """Make the null and, for each fraction, toys with so much signal added.
 
     Parameters
@@ -112,22 +115,49 @@ def power_study(
     plan : toys of the nominal model.
     signal : where signal events come from; name it in the folder.
     fractions : expected signal over expected nominal events.
-    toys, signal_toys : how many without, and how many with signal for each fraction.
-    folder : one file for the null and one for each fraction; what is there is used again.
+    toys, signal_toys, folder, executor, progress : as in `study`.
+    """
+    return study(
+        plan,
+        {fraction: Injected(plan.source, signal, fraction) for fraction in fractions},
+        toys=toys,
+        signal_toys=signal_toys,
+        folder=folder,
+        executor=executor,
+        progress=progress,
+    )
+
+
+def study(
+    plan: ReferencePlan,
+    alternatives: Mapping[Signal, Source],
+    *,
+    toys: int,
+    signal_toys: int,
+    folder: Path,
+    executor: Executor,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> PowerStudy[Signal]:
+    """Make the null and, for each alternative, toys of it, treated like the nominal ones.
+
+    Parameters
+    ----------
+    plan : toys of the nominal model.
+    alternatives : whole data sets with a signal, by name or strength.
+    toys, signal_toys : how many of the nominal model, and how many of each alternative.
+    folder : one file for the null and one for each alternative; what is there is used again.
     progress : called with blocks done and wanted, for one file after another.
     """
     folder.mkdir(parents=True, exist_ok=True)
     null = calibrate(plan, toys, folder / "null.null", executor, progress=progress).table
     signals = {}
-    for fraction in fractions:
-        injected = replace(
+    for name, source in alternatives.items():
+        other = replace(
             plan,
-            source=Injected(plan.source, signal, fraction),
-            source_name=f"{plan.source_name} with {fraction} of signal",
-            stream=f"signal {fraction}",
+            source=source,
+            source_name=f"{plan.source_name} with signal {name}",
+            stream=f"signal {name}",
         )
-        path = folder / f"signal-{fraction}.null"
-        signals[fraction] = calibrate(
-            injected, signal_toys, path, executor, progress=progress
-        ).table
+        path = folder / f"signal-{name}.null"
+        signals[name] = calibrate(other, signal_toys, path, executor, progress=progress).table
     return PowerStudy(null, signals)

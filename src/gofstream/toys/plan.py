@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 
 #: Fits in a block: wide enough for fast products, small enough to lose little when killed.
 FITS_PER_BLOCK = 32
+#: Numbers in the data rows of a block, were all candidate centres kept: a few gigabytes at most.
+VALUES_PER_BLOCK = 256 * 1024**2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,7 +113,7 @@ class ReferencePlan:
     @property
     def toys_per_block(self) -> int:
         """Toys computed together."""
-        return toys_in_a_block(self.expected)
+        return toys_in_a_block(self.expected, self.learner)
 
     def about(self) -> dict[str, Any]:
         """Describe everything that decides a number, for the file."""
@@ -200,9 +202,13 @@ def counted(settings: Settings, t: Floats, done: Fit) -> tuple[Floats, int]:
     return t, 0 if settings.one_step else int(np.count_nonzero(~done.converged))
 
 
-def toys_in_a_block(expected: Floats) -> int:
-    """Count the toys that make about `FITS_PER_BLOCK` fits."""
-    return max(1, FITS_PER_BLOCK // len(expected))
+def toys_in_a_block(expected: Floats, learner: Learner) -> int:
+    """Count the toys that make about `FITS_PER_BLOCK` fits, or fewer where these would be huge.
+
+    The user's memory budget does not enter: the same table must come from any machine.
+    """
+    values = float(expected.sum()) * len(learner.candidates)
+    return max(1, min(FITS_PER_BLOCK // len(expected), int(VALUES_PER_BLOCK / max(values, 1.0))))
 
 
 def check_sizes(plan: Plan, batches: Sequence[Sample]) -> None:

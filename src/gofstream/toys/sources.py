@@ -223,6 +223,72 @@ class Injected:
         return [events[rng.permutation(len(events))] for events in mixed]
 
 
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """Another model in place of the nominal one: events of its own, and its own rate.
+
+    Attributes
+    ----------
+    source : draws events of the other model.
+    rate : events it predicts for each one expected.
+    """
+
+    source: Source
+    rate: float
+
+    def draw(
+        self, expected: Floats, rng: np.random.Generator, *, fixed: bool = False
+    ) -> list[Floats]:
+        """Draw from the other model; ``fixed`` sizes are those observed, whatever the rate."""
+        return self.source.draw(expected if fixed else expected * self.rate, rng, fixed=fixed)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The same data sets whatever the number of batches: drawn in small parts, then merged.
+
+    Plans that differ in the number of batches alone thus test the same events, so that they can be
+    compared toy by toy.
+
+    Attributes
+    ----------
+    source : draws the parts.
+    parts : how many of equal exposure; a multiple of every number of batches.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> source = Merged(Simulator(lambda n, rng: rng.exponential(size=(n, 1))), 4)
+    >>> [one] = source.draw(np.array([100.0]), np.random.default_rng(1))
+    >>> two = source.draw(np.array([50.0, 50.0]), np.random.default_rng(1))
+    >>> bool((np.concatenate(two) == one).all())
+    True
+    """
+
+    source: Source
+    parts: int
+
+    def draw(
+        self, expected: Floats, rng: np.random.Generator, *, fixed: bool = False
+    ) -> list[Floats]:
+        """Draw all parts, and merge neighbours.
+
+        Raises
+        ------
+        InputError
+            If the parts do not make up batches of the expected sizes.
+        """
+        each, over = divmod(self.parts, len(expected))
+        if over or not np.allclose(expected, expected[0]) or fixed:
+            raise InputError(
+                f"{self.parts} parts of Poisson size make up 1 to {self.parts} equal batches, "
+                f"without remainder, but not {len(expected)} of {expected.tolist()} events"
+                + (" exactly" if fixed else "")
+            )
+        drawn = self.source.draw(np.repeat(expected / each, each), rng)
+        return [np.concatenate(drawn[i : i + each]) for i in range(0, self.parts, each)]
+
+
 def _sizes(expected: Floats, rng: np.random.Generator, fixed: bool) -> NDArray[np.int64]:
     return expected.astype(np.int64) if fixed else rng.poisson(expected)
 
