@@ -17,6 +17,7 @@ from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullTable
 from gofstream.inference.power import MedianZ, Power, median_z, power
 from gofstream.inference.pvalues import empirical_p
+from gofstream.toys.farm import wanted
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Injected, Source
 
@@ -146,18 +147,38 @@ def study(
     alternatives : whole data sets with a signal, by name or strength.
     toys, signal_toys : how many of the nominal model, and how many of each alternative.
     folder : one file for the null and one for each alternative; what is there is used again.
-    progress : called with blocks done and wanted, for one file after another.
+    progress : called with blocks done and wanted, over all files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    null = calibrate(plan, toys, folder / "null.null", executor, progress=progress).table
-    signals = {}
-    for name, source in alternatives.items():
-        other = replace(
+    plans = {
+        name: replace(
             plan,
             source=source,
             source_name=f"{plan.source_name} with signal {name}",
             stream=f"signal {name}",
         )
-        path = folder / f"signal-{name}.null"
-        signals[name] = calibrate(other, signal_toys, path, executor, progress=progress).table
-    return PowerStudy(null, signals)
+        for name, source in alternatives.items()
+    }
+    blocks = len(wanted(plan, toys)) + len(plans) * len(wanted(plan, signal_toys))
+    before = 0
+
+    def make(which: ReferencePlan, count: int, path: Path) -> NullTable:
+        nonlocal before
+        begun = before
+        before += len(wanted(which, count))
+        return calibrate(
+            which,
+            count,
+            path,
+            executor,
+            progress=lambda done, total: progress(begun + done, blocks),
+        ).table
+
+    null = make(plan, toys, folder / "null.null")
+    return PowerStudy(
+        null,
+        {
+            name: make(other, signal_toys, folder / f"signal-{name}.null")
+            for name, other in plans.items()
+        },
+    )

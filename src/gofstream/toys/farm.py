@@ -69,31 +69,36 @@ def run(
     StoppedError
         On Ctrl-C, when a worker dies, or when a block cannot be kept; those done before are.
     """
-    per_width = range(-(-toys // plan.toys_per_block))
-    wanted = [(w, b) for w in range(len(plan.learner.widths)) for b in per_width]
+    blocks = wanted(plan, toys)
     there = sink.blocks()
-    done = sum(item in there for item in wanted)
-    progress(done, len(wanted))
+    done = sum(item in there for item in blocks)
+    progress(done, len(blocks))
     farm = _Farm(plan, executor)
     try:
         for width, sigma in enumerate(plan.learner.widths):
-            missing = [b for b in per_width if (width, b) not in there]
+            missing = [b for w, b in blocks if w == width and (w, b) not in there]
             for block, (t, unconverged) in farm.made(sigma, missing):
                 try:
                     sink.put(width, block, t, unconverged)
                 except OSError as error:
-                    raise _stopped(f"{error}: ", done, len(wanted)) from error
+                    raise _stopped(f"{error}: ", done, len(blocks)) from error
                 done += 1
-                progress(done, len(wanted))
+                progress(done, len(blocks))
     except KeyboardInterrupt as stop:
-        raise _stopped("", done, len(wanted)) from stop
+        raise _stopped("", done, len(blocks)) from stop
     finally:
         _memory.clear()
 
 
-def _stopped(why: str, done: int, wanted: int) -> StoppedError:
+def wanted(plan: Plan, toys: int) -> list[tuple[int, int]]:
+    """List the (width, block) that make up so many toys."""
+    per_width = range(-(-toys // plan.toys_per_block))
+    return [(w, b) for w in range(len(plan.learner.widths)) for b in per_width]
+
+
+def _stopped(why: str, done: int, blocks: int) -> StoppedError:
     return StoppedError(
-        f"{why}stopped with {done} of {wanted} blocks of toys done and kept; the same call, with "
+        f"{why}stopped with {done} of {blocks} blocks of toys done and kept; the same call, with "
         "the same file, goes on from there"
     )
 

@@ -1,0 +1,1 @@
+"""The paper's experiments: each figure and table by one command, beside what the paper says."""

@@ -1,0 +1,147 @@
+"""Power of two tests on the same toys, with all that is uncertain about the difference.
+
+Two things are: which signal toys were drawn, and where the null puts the threshold. The second is
+often the larger: at two sigma, 1000 toys leave the threshold uncertain by a fifth of its level. It
+is found by drawing the null toys anew with replacement, the same for both tests since they are
+paired too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from gofstream.inference.power import Difference, paired_difference
+from gofstream.inference.study import PowerStudy
+
+Floats = NDArray[np.float64]
+
+#: Times the null is drawn anew.
+REDRAWN = 200
+#: The level at which powers are compared: a one-sided two sigma.
+LEVEL = float(stats.norm.sf(2))
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One way to test.
+
+    Attributes
+    ----------
+    statistic : its name.
+    batches : in how many the data come.
+    width : index of one width; by default the smallest p of all.
+    after : how many batches have been processed, if not all.
+    """
+
+    statistic: str
+    batches: int
+    width: int | None = None
+    after: int | None = None
+
+
+class Comparison:
+    """Studies of the same toys in several numbers of batches.
+
+    Parameters
+    ----------
+    studies : by number of batches.
+    """
+
+    def __init__(self, studies: Mapping[int, PowerStudy[str]]) -> None:
+        self.studies = studies
+        self._p: dict[tuple[Strategy, str], Floats] = {}
+        self._powers: dict[tuple[Strategy, str], Floats] = {}
+
+    @property
+    def widths(self) -> tuple[float, ...]:
+        """Widths of the kernels."""
+        return tuple(self._any.null.about["widths"])
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals."""
+        return tuple(self._any.signals)
+
+    @property
+    def _any(self) -> PowerStudy[str]:
+        return next(iter(self.studies.values()))
+
+    @property
+    def unconverged(self) -> int:
+        """Count the fits of all toys that did not converge."""
+        tables = [t for s in self.studies.values() for t in (s.null, *s.signals.values())]
+        return sum(table.unconverged for table in tables)
+
+    def p_values(self, test: Strategy, signal: str) -> Floats:
+        """p-value of every signal toy."""
+        key = (test, signal)
+        if key not in self._p:
+            study = self.studies[test.batches]
+            self._p[key] = study.p_values(
+                test.statistic, signal, batches=test.after, width=test.width
+            )
+        return self._p[key]
+
+    def difference(self, first: Strategy, second: Strategy, signal: str) -> Difference:
+        """Power of the first minus power of the second at `LEVEL`, with a 95 % interval."""
+        a, b = self.p_values(first, signal), self.p_values(second, signal)
+        drawn = paired_difference(a, b, LEVEL)
+        moved = self._redrawn(first, signal) - self._redrawn(second, signal)
+        half = float(np.hypot(drawn.high - drawn.value, 1.96 * moved.std(ddof=1)))
+        return Difference(drawn.value, max(-1.0, drawn.value - half), min(1.0, drawn.value + half))
+
+    @cached_property
+    def _draws(self) -> NDArray[np.int64]:
+        """How often each null toy is drawn, in each of the redrawn nulls."""
+        toys = len(self._any.null.t)
+        rng = np.random.default_rng(0)
+        return rng.multinomial(toys, np.full(toys, 1 / toys), size=REDRAWN)
+
+    def _redrawn(self, test: Strategy, signal: str) -> Floats:
+        """Power with each of the redrawn nulls."""
+        key = (test, signal)
+        if key not in self._powers:
+            study = self.studies[test.batches]
+            null = study.null.statistic(test.statistic, test.after)
+            found = study.signals[signal].statistic(test.statistic, test.after)
+            if test.width is not None:
+                null, found = null[:, [test.width]], found[:, [test.width]]
+            self._powers[key] = powers_redrawn(null, found, self._draws)
+        return self._powers[key]
+
+
+def powers_redrawn(null: Floats, found: Floats, draws: NDArray[np.int64]) -> Floats:
+    """Power at `LEVEL` for nulls in which toy b occurs ``draws[r, b]`` times.
+
+    p-values are those of `combined_p` but for the signal toy itself, which is ranked against the
+    null without being pooled with it: the spread is what counts here, not the value.
+
+    Parameters
+    ----------
+    null : (B, K) t of null toys at K widths.
+    found : (S, K) t of signal toys.
+    """
+    toys, columns = null.shape
+    order = np.argsort(null, axis=0)
+    ranked = np.take_along_axis(null, order, axis=0)
+    places = [np.searchsorted(ranked[:, k], null[:, k], side="left") for k in range(columns)]
+    seen = [np.searchsorted(ranked[:, k], found[:, k], side="left") for k in range(columns)]
+    powers = np.empty(len(draws))
+    for r, times in enumerate(draws):
+        least_null, least_found = np.full(toys, np.inf), np.full(len(found), np.inf)
+        for k in range(columns):
+            # Null toys with t at least that of rank i, for every i; none beyond the last.
+            above = np.append(np.cumsum(times[order[:, k]][::-1])[::-1], 0)
+            least_null = np.minimum(least_null, above[places[k]])
+            least_found = np.minimum(least_found, above[seen[k]])
+        by_merit = np.argsort(least_null)
+        counted = np.append(0, np.cumsum(times[by_merit]))
+        lower = counted[np.searchsorted(least_null[by_merit], least_found, side="right")]
+        powers[r] = np.mean((1 + lower) / (1 + toys) <= LEVEL)
+    return powers

@@ -1,0 +1,70 @@
+"""The same toys in one, two, four, … batches: what most of the paper's figures compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gofstream.inference.study import study
+from gofstream.paper.compare import Comparison
+from gofstream.paper.experiment import Context
+from gofstream.ratio.learner import Learner
+from gofstream.sample import Sample
+from gofstream.settings import Settings
+from gofstream.toys.plan import ReferencePlan
+from gofstream.toys.sources import Merged, Source
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Splits:
+    """One data set of the paper, at the size of one version of its experiments.
+
+    Attributes
+    ----------
+    name : of the study; its toys are kept under it.
+    reference : what models are trained against.
+    nominal, nominal_name : where toys come from.
+    alternatives : data sets with a signal, by name.
+    expected : N(R) of all batches together.
+    settings : for each number of batches.
+    toys : how many without and with signal.
+    """
+
+    name: str
+    reference: Sample
+    nominal: Source
+    nominal_name: str
+    alternatives: Mapping[str, Source]
+    expected: float
+    settings: Mapping[int, Settings]
+    toys: tuple[int, int]
+
+    def compare(self, context: Context) -> Comparison:
+        """Make what toys are missing, and compare."""
+        parts = max(self.settings)
+        studies = {}
+        for batches, settings in self.settings.items():
+            share = self.expected / batches
+            learner = Learner.prepare(
+                self.reference, settings, expected=share, rng=np.random.default_rng(context.seed)
+            )
+            plan = ReferencePlan(
+                learner,
+                Merged(self.nominal, parts),
+                f"{self.nominal_name}, drawn in {parts} parts",
+                np.full(batches, share),
+                context.seed,
+            )
+            with context.bars(f"{self.name}: toys in {batches} batches") as bar:
+                studies[batches] = study(
+                    plan,
+                    {name: Merged(source, parts) for name, source in self.alternatives.items()},
+                    toys=self.toys[0],
+                    signal_toys=self.toys[1],
+                    folder=context.folder(self.name) / f"{batches}-batches",
+                    executor=context.executor,
+                    progress=bar,
+                )
+        return Comparison(studies)
