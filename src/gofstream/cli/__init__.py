@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from gofstream import __version__
 from gofstream.cli.demo import demo
+from gofstream.cli.paper import paper
 from gofstream.errors import GofstreamError, StoppedError
 
 
@@ -19,6 +20,7 @@ def cli() -> None:
 
 
 cli.add_command(demo)
+cli.add_command(paper)
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ The same three for EXPO-1D and DIMUON-5D; each module of a data set says with wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,8 +15,7 @@ from gofstream.paper.compare import LEVEL, Comparison, Strategy
 from gofstream.paper.experiment import Outcome
 from gofstream.paper.panels import power_panels
 
-#: One claim about every signal: its name, the words, the two strategies and the judge.
-Judge = Any
+Judge = Callable[[Difference], Verdict]
 
 
 def all_and_sum(
@@ -89,14 +88,13 @@ def sat_and_all(
     title: str,
     note: Mapping[str, str],
     *,
-    bulk: Sequence[str],
     tail: Sequence[str],
 ) -> Outcome:
     """Power of `sat` beside `all` and `one`, for the numbers of batches of the paper.
 
     Parameters
     ----------
-    bulk, tail : signals where `sat` should follow `all`, and where it should fall behind.
+    tail : signals where `sat` should fall behind `all`; elsewhere it should follow.
     """
     numbers = [n for n in sorted(found.studies) if n >= 4]
     names = ("sat", "all", "one", "next")
@@ -107,22 +105,19 @@ def sat_and_all(
     claims = []
     for n in numbers:
         for width in (None, *range(len(found.widths))):
-            for signals, words, judge in (
-                (bulk, "sat follows all in the bulk", not_less),
-                (tail, "sat falls behind all in the tail", less),
-            ):
-                claims += [
+            for signal in labels:
+                behind = signal in tail
+                claims.append(
                     _claim(
                         found,
-                        words,
+                        "sat falls behind all in the tail" if behind else "sat follows all",
                         Strategy("sat", n, width),
                         Strategy("all", n, width),
                         signal,
-                        judge,
+                        less if behind else not_less,
                         note.get(signal, ""),
                     )
-                    for signal in signals
-                ]
+                )
     strategies = [Strategy(s, n) for n in numbers for s in names]
     return _outcome(found, rows, title, claims, strategies, labels)
 
@@ -143,8 +138,7 @@ def _claim(
     judge: Judge,
     note: str,
 ) -> Claim:
-    difference: Difference = found.difference(first, second, signal)
-    verdict: Verdict = judge(difference)
+    difference = found.difference(first, second, signal)
     at = "smallest p of all widths" if first.width is None else f"σ = {found.widths[first.width]:g}"
     statement = (
         f"{signal}, {at}: power of {first.statistic} in {first.batches} minus power of "
@@ -153,7 +147,7 @@ def _claim(
     return Claim(
         f"{name} [{signal}, N_b = {first.batches}, {at}]",
         statement,
-        verdict,
+        judge(difference),
         round(difference.value, 4),
         round(difference.low, 4),
         round(difference.high, 4),

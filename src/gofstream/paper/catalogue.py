@@ -1,0 +1,58 @@
+"""Every figure and table of the paper, and what its text states, with what to type."""
+
+from __future__ import annotations
+
+from gofstream.errors import InputError, nearest_names
+from gofstream.paper import expo1d
+from gofstream.paper.experiment import Experiment
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment(
+            "expo1d-data",
+            "Figure 1d-data, Table 1d-dataset",
+            "the five signals, and the median Z of the ideal test for each",
+            0.1,
+            0.3,
+            expo1d.ideal_table,
+        ),
+        Experiment(
+            "expo1d-all",
+            "Figures 1D-tail-1 and 1D-nplm-all-app",
+            "power of all and sum against the number of batches",
+            2,
+            40,
+            expo1d.all_and_sum,
+        ),
+        Experiment(
+            "expo1d-one",
+            "Figure 1D-nplm-one",
+            "what one batch tells when all have been learnt from, against single and all",
+            2,
+            40,
+            expo1d.one_and_single,
+        ),
+        Experiment(
+            "expo1d-sat",
+            "Figures 1D-nplm-sat and 1D-nplm-sat_ap",
+            "what is left when the data are gone: sat against all and one",
+            2,
+            40,
+            expo1d.sat_and_all,
+        ),
+    )
+}
+
+
+def experiment(name: str) -> Experiment:
+    """Look up an experiment.
+
+    Raises
+    ------
+    InputError
+        If there is none of this name.
+    """
+    if name not in EXPERIMENTS:
+        raise InputError(f"no experiment is called {name!r}; {nearest_names(name, EXPERIMENTS)}")
+    return EXPERIMENTS[name]
