@@ -13,16 +13,14 @@ from gofstream.cli.progress import blocks_bar
 from gofstream.datasets import expo1d
 from gofstream.execution import thread_workers
 from gofstream.inference.calibrate import calibrate
-from gofstream.ratio.learner import Learner, Learnt
-from gofstream.ratio.model import Aggregate
-from gofstream.report.plots import Reconstruction, plot_null, plot_reconstruction
+from gofstream.paper.reconstruction import WIDTH, expo_reconstruction
+from gofstream.ratio.learner import Learner
+from gofstream.report.plots import plot_null, plot_reconstruction
 from gofstream.sample import Sample
 from gofstream.settings import preset
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator
 
-#: The width whose models are drawn: narrow enough to show the noise that averaging removes.
-DRAWN_WIDTH = 0.3
 FORMATS = (".png", ".pdf", ".svg")
 
 
@@ -81,43 +79,16 @@ def demo(signal: str, seed: int, toys: int, out: Path) -> None:
         calibration = calibrate(plan, toys, null, executor, progress=progress)
     with console.status("testing the data"):
         result = calibration.test(batches)
-        learnt = learner.learn(learner.features(DRAWN_WIDTH), batches, expected.tolist())
+        learnt = learner.learn(learner.features(WIDTH), batches, expected.tolist())
     strength = f"{injected.fraction:.2%} of {signal} signal" if injected else "no signal"
     console.print(f"EXPO-1D with {strength}, {len(batches)} batches")
     console.print(str(result), highlight=False, soft_wrap=True)
     picture = plot_reconstruction(
-        _reconstruct(reference, batches, expected.tolist(), learnt, injected),
-        f"EXPO-1D, {strength}: what batches and aggregate learnt (width {DRAWN_WIDTH})",
+        expo_reconstruction(reference, batches, expected.tolist(), learnt, injected),
+        f"EXPO-1D, {strength}: what batches and aggregate learnt (width {WIDTH})",
     )
     picture.savefig(out, dpi=130)
     nulls = out.with_stem(f"{out.stem}-null")
     plot_null(calibration.table, result, f"EXPO-1D, {strength}").savefig(nulls, dpi=100)
     took = time.perf_counter() - start
     console.print(f"Pictures: {out} and {nulls}; toys kept in {null}   ({took:.1f} s in all)")
-
-
-def _reconstruct(
-    reference: Sample,
-    batches: list[Sample],
-    expected: list[float],
-    learnt: Learnt,
-    signal: expo1d.Signal | None,
-) -> Reconstruction:
-    edges = np.linspace(0, 7, 29)
-    grid = np.linspace(0, 7, 400)
-    points = Sample.from_array(grid)
-    aggregate = Aggregate(learnt.models)
-    in_bins, _ = np.histogram(reference.values[:, 0], edges)
-    return Reconstruction(
-        label="x",
-        edges=edges,
-        expected=in_bins * (sum(expected) / len(reference)),
-        observed=[
-            np.histogram(batch.values[:, 0], edges)[0].astype(np.float64) for batch in batches
-        ],
-        shares=aggregate.shares,
-        grid=grid,
-        batch_ratios=[np.exp(model(points)) for model in learnt.models],
-        aggregate_ratio=np.exp(aggregate(points)),
-        true_ratio=np.exp(expo1d.log_ratio(grid, signal)) if signal else np.ones_like(grid),
-    )

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from gofstream.errors import InputError, nearest_names
-from gofstream.paper import expo1d
+from gofstream.paper import expo1d, reconstruction, schemes, storage, trends
 from gofstream.paper.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
     for experiment in (
+        Experiment(
+            "schemes",
+            "Figures scheme-1 and scheme-2",
+            "one fit, and what each strategy keeps, as diagrams",
+            0.05,
+            0.05,
+            schemes.schemes,
+        ),
+        Experiment(
+            "reconstruction",
+            "Figure 1D-reco-narrow",
+            "what four batches and their aggregate learn of a small peak",
+            0.2,
+            1,
+            reconstruction.reconstruction,
+        ),
         Experiment(
             "expo1d-data",
             "Figure 1d-data, Table 1d-dataset",
@@ -40,6 +56,38 @@ EXPERIMENTS: dict[str, Experiment] = {
             2,
             40,
             expo1d.sat_and_all,
+        ),
+        Experiment(
+            "processed-batches",
+            "text: sensitivity scales with the statistics of the processed data",
+            "power of one, sat and next after 1, 2, … 8 batches",
+            2,
+            40,
+            trends.processed,
+        ),
+        Experiment(
+            "reference-size",
+            "text: the larger the reference, the more accurate the result",
+            "power of all, sat and one against N_R",
+            2,
+            30,
+            trends.reference_size,
+        ),
+        Experiment(
+            "penalty",
+            "text: averaging makes up for under-regularised batches",
+            "power of all in one and in eight batches against λ",
+            2,
+            30,
+            trends.penalty,
+        ),
+        Experiment(
+            "storage",
+            "text: what has to be stored",
+            "values and bytes kept by each strategy",
+            0.1,
+            0.2,
+            storage.storage,
         ),
     )
 }

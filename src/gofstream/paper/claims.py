@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,6 +36,21 @@ class Claim:
     high: float
     toys: int
     note: str = ""
+
+    @classmethod
+    def judged(
+        cls,
+        name: str,
+        statement: str,
+        difference: Difference,
+        judge: Callable[[Difference], Verdict],
+        toys: int,
+        note: str = "",
+    ) -> Claim:
+        """Put a difference of powers to a judge."""
+        interval = (round(x, 4) for x in (difference.value, difference.low, difference.high))
+        value, low, high = interval
+        return cls(name, statement, judge(difference), value, low, high, toys, note)
 
 
 def more(difference: Difference) -> Verdict:

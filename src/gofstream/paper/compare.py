@@ -34,26 +34,26 @@ class Strategy:
     Attributes
     ----------
     statistic : its name.
-    batches : in how many the data come.
+    setup : which study: the number of batches, or whatever else was varied.
     width : index of one width; by default the smallest p of all.
     after : how many batches have been processed, if not all.
     """
 
     statistic: str
-    batches: int
+    setup: float
     width: int | None = None
     after: int | None = None
 
 
 class Comparison:
-    """Studies of the same toys in several numbers of batches.
+    """Studies of the same toys, treated in several ways.
 
     Parameters
     ----------
-    studies : by number of batches.
+    studies : by what was varied: the number of batches, for one.
     """
 
-    def __init__(self, studies: Mapping[int, PowerStudy[str]]) -> None:
+    def __init__(self, studies: Mapping[float, PowerStudy[str]]) -> None:
         self.studies = studies
         self._p: dict[tuple[Strategy, str], Floats] = {}
         self._powers: dict[tuple[Strategy, str], Floats] = {}
@@ -82,7 +82,7 @@ class Comparison:
         """p-value of every signal toy."""
         key = (test, signal)
         if key not in self._p:
-            study = self.studies[test.batches]
+            study = self.studies[test.setup]
             self._p[key] = study.p_values(
                 test.statistic, signal, batches=test.after, width=test.width
             )
@@ -107,7 +107,7 @@ class Comparison:
         """Power with each of the redrawn nulls."""
         key = (test, signal)
         if key not in self._powers:
-            study = self.studies[test.batches]
+            study = self.studies[test.setup]
             null = study.null.statistic(test.statistic, test.after)
             found = study.signals[signal].statistic(test.statistic, test.after)
             if test.width is not None:

@@ -22,7 +22,7 @@ def all_and_sum(
     found: Comparison, labels: Mapping[str, str], title: str, note: Mapping[str, str]
 ) -> Outcome:
     """Power of `all` and `sum` for every number of batches."""
-    numbers = sorted(found.studies)
+    numbers = [int(n) for n in sorted(found.studies)]
     rows = [
         (
             statistic,
@@ -63,7 +63,7 @@ def one_and_single(
     found: Comparison, labels: Mapping[str, str], title: str, note: Mapping[str, str]
 ) -> Outcome:
     """Power of `one` beside `single` and `all`, and of `next`, in the largest number of batches."""
-    most = max(found.studies)
+    most = int(max(found.studies))
     names = ("single", "one", "all", "next")
     rows = [("", [_panel(found, labels, signal, names, most) for signal in labels])]
     claims = [
@@ -96,7 +96,7 @@ def sat_and_all(
     ----------
     tail : signals where `sat` should fall behind `all`; elsewhere it should follow.
     """
-    numbers = [n for n in sorted(found.studies) if n >= 4]
+    numbers = [int(n) for n in sorted(found.studies) if n >= 4]
     names = ("sat", "all", "one", "next")
     rows = [
         (f"N_b = {n}", [_panel(found, labels, signal, names, n) for signal in labels])
@@ -141,16 +141,14 @@ def _claim(
     difference = found.difference(first, second, signal)
     at = "smallest p of all widths" if first.width is None else f"σ = {found.widths[first.width]:g}"
     statement = (
-        f"{signal}, {at}: power of {first.statistic} in {first.batches} minus power of "
-        f"{second.statistic} in {second.batches} batches"
+        f"{signal}, {at}: power of {first.statistic} in {first.setup} minus power of "
+        f"{second.statistic} in {second.setup} batches"
     )
-    return Claim(
-        f"{name} [{signal}, N_b = {first.batches}, {at}]",
+    return Claim.judged(
+        f"{name} [{signal}, N_b = {first.setup}, {at}]",
         statement,
-        judge(difference),
-        round(difference.value, 4),
-        round(difference.low, 4),
-        round(difference.high, 4),
+        difference,
+        judge,
         len(found.p_values(first, signal)),
         note,
     )
@@ -174,7 +172,7 @@ def _outcome(
             {
                 "signal": signal,
                 "statistic": s.statistic,
-                "batches": s.batches,
+                "batches": s.setup,
                 "width": None if width is None else found.widths[width],
                 **asdict(power(p, LEVEL)),
                 "median_z": asdict(median_z(p)),
@@ -182,7 +180,7 @@ def _outcome(
             for signal in labels
             for s in strategies
             for width in (None, *range(len(found.widths)))
-            for p in [found.p_values(Strategy(s.statistic, s.batches, width), signal)]
+            for p in [found.p_values(Strategy(s.statistic, s.setup, width), signal)]
         ],
     }
     combined = [claim for claim in claims if "smallest p" in claim.name]

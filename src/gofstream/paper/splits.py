@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gofstream.inference.study import study
+from gofstream.inference.study import PowerStudy, study
 from gofstream.paper.compare import Comparison
 from gofstream.paper.experiment import Context
 from gofstream.ratio.learner import Learner
@@ -44,7 +44,7 @@ class Splits:
     def compare(self, context: Context) -> Comparison:
         """Make what toys are missing, and compare."""
         parts = max(self.settings)
-        studies = {}
+        studies: dict[float, PowerStudy[str]] = {}
         for batches, settings in self.settings.items():
             share = self.expected / batches
             learner = Learner.prepare(

@@ -169,6 +169,19 @@ def plot_power(
     axes = figure.subplots()
     if diagonal:
         axes.plot(x, x, color="0.6", lw=1, ls=":", label="no power")
+    draw_powers(axes, curves, x)
+    if log:
+        axes.set_xscale("log")
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_xlabel(x_label)
+    axes.set_ylabel("power (bands: 95 % interval)")
+    axes.set_title(title, fontsize=11)
+    axes.legend(fontsize=9)
+    return figure
+
+
+def draw_powers(axes: Axes, curves: Mapping[str, Sequence[Power]], x: Sequence[float]) -> None:
+    """Draw curves of power with their 95 % intervals into one panel."""
     for (name, curve), colour, marker in zip(
         curves.items(), itertools.cycle(SERIES), itertools.cycle("os^Dv*X"), strict=False
     ):
@@ -181,14 +194,6 @@ def plot_power(
             alpha=0.15,
             lw=0,
         )
-    if log:
-        axes.set_xscale("log")
-    axes.set_ylim(-0.02, 1.02)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel("power (bands: 95 % interval)")
-    axes.set_title(title, fontsize=11)
-    axes.legend(fontsize=9)
-    return figure
 
 
 def plot_null(table: NullTable, result: TestResult, title: str) -> Figure:
