@@ -119,8 +119,8 @@ class Comparison:
 def powers_redrawn(null: Floats, found: Floats, draws: NDArray[np.int64]) -> Floats:
     """Power at `LEVEL` for nulls in which toy b occurs ``draws[r, b]`` times.
 
-    p-values are those of `combined_p` but for the signal toy itself, which is ranked against the
-    null without being pooled with it: the spread is what counts here, not the value.
+    Much faster than `combined_p`, and a little larger: here a signal toy does not push the null
+    toys below it down by one rank. The spread is what counts, not the value.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def powers_redrawn(null: Floats, found: Floats, draws: NDArray[np.int64]) -> Flo
             # Null toys with t at least that of rank i, for every i; none beyond the last.
             above = np.append(np.cumsum(times[order[:, k]][::-1])[::-1], 0)
             least_null = np.minimum(least_null, above[places[k]])
-            least_found = np.minimum(least_found, above[seen[k]])
+            least_found = np.minimum(least_found, 1 + above[seen[k]])  # itself included
         by_merit = np.argsort(least_null)
         counted = np.append(0, np.cumsum(times[by_merit]))
         lower = counted[np.searchsorted(least_null[by_merit], least_found, side="right")]

@@ -1,0 +1,184 @@
+"""The paper's experiments: verdicts, intervals, and what a run leaves behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from numpy.typing import NDArray
+
+from gofstream.cli import cli
+from gofstream.inference.combine import combined_p
+from gofstream.inference.null import NullTable
+from gofstream.inference.power import Difference, paired_difference
+from gofstream.inference.study import PowerStudy
+from gofstream.paper import claims
+from gofstream.paper.catalogue import EXPERIMENTS
+from gofstream.paper.claims import MARGIN
+from gofstream.paper.compare import LEVEL, Comparison, Strategy, powers_redrawn
+from gofstream.statistics import STATISTICS
+
+Floats = NDArray[np.float64]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "more", "less", "not_less"),
+    [
+        (0.01, 0.30, "holds", "does not hold", "holds"),
+        (-0.30, -0.01, "does not hold", "holds", "does not hold"),
+        (-0.04, 0.04, "does not hold", "does not hold", "holds"),
+        (-0.20, 0.20, "not resolved", "not resolved", "not resolved"),
+        (-0.04, 0.20, "not resolved", "does not hold", "holds"),
+        (-0.20, 0.04, "does not hold", "not resolved", "not resolved"),
+        (-0.04, -0.01, "does not hold", "holds", "holds"),
+    ],
+)
+def test_verdicts(low: float, high: float, more: str, less: str, not_less: str) -> None:
+    """Every way an interval can lie about zero and the margin of 0.05."""
+    assert MARGIN == 0.05
+    difference = Difference((low + high) / 2, low, high)
+    assert claims.more(difference) == more
+    assert claims.less(difference) == less
+    assert claims.not_less(difference) == not_less
+
+
+def slow_power(null: Floats, found: Floats) -> float:
+    """Power, each signal toy ranked by hand against each null toy."""
+
+    def least(t: Floats) -> int:
+        return min(int(np.count_nonzero(null[:, k] >= t[k])) for k in range(null.shape[1]))
+
+    merits = [least(t) for t in null]  # a null toy is among those it is compared with
+    p = [(1 + sum(m <= 1 + least(t) for m in merits)) / (1 + len(null)) for t in found]
+    return float(np.mean(np.array(p) <= LEVEL))
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_redrawn_powers_by_hand(columns: int) -> None:
+    """A null in which toys occur several times is that null written out."""
+    rng = np.random.default_rng(columns)
+    null = rng.normal(size=(120, columns)).round(1)  # with ties
+    found = rng.normal(1.5, 1, size=(40, columns)).round(1)
+    draws = rng.multinomial(120, np.full(120, 1 / 120), size=4)
+    fast = powers_redrawn(null, found, np.vstack([np.ones(120, dtype=np.int64), draws]))
+    assert fast[0] == slow_power(null, found)
+    for times, value in zip(draws, fast[1:], strict=True):
+        assert value == slow_power(np.repeat(null, times, axis=0), found)
+
+
+def test_redrawn_powers_are_those_of_the_pooled_ranks() -> None:
+    """With every toy once, within three signal toys in 200 of the exact combination."""
+    rng = np.random.default_rng(8)
+    null, found = rng.normal(size=(400, 5)), rng.normal(1.2, 1, size=(200, 5))
+    exact = np.mean([combined_p(t, null) <= LEVEL for t in found])
+    assert abs(powers_redrawn(null, found, np.ones((1, 400), dtype=np.int64))[0] - exact) <= 0.015
+
+
+def table(t: Floats) -> NullTable:
+    """Make a table in which `all` has given values at one width, after one batch."""
+    full = np.zeros((len(t), len(STATISTICS), 1, 1))
+    full[:, list(STATISTICS).index("all"), 0, 0] = t
+    return NullTable(full, MappingProxyType({"widths": [1.0]}), 0)
+
+
+def test_intervals_cover_the_true_difference() -> None:
+    """Two tests of equal power, nulls of 200 toys: 95 % intervals hold zero in 90 % or more.
+
+    120 repetitions, fixed seed. Without the uncertainty of the null they do so in 80 % at most.
+    """
+    rng = np.random.default_rng(11)
+    covered = naive = 0
+    for _ in range(120):
+        null = rng.multivariate_normal([0, 0], [[1, 0.3], [0.3, 1]], size=200)
+        found = rng.multivariate_normal([2, 2], [[1, 0.3], [0.3, 1]], size=150)
+        compared = Comparison(
+            {n: PowerStudy(table(null[:, n]), {"s": table(found[:, n])}) for n in (0, 1)}
+        )
+        first, second = Strategy("all", 0), Strategy("all", 1)
+        found_difference = compared.difference(first, second, "s")
+        covered += found_difference.low <= 0 <= found_difference.high
+        without = paired_difference(
+            compared.p_values(first, "s"), compared.p_values(second, "s"), LEVEL
+        )
+        naive += without.low <= 0 <= without.high
+    assert covered >= 0.9 * 120
+    assert naive <= 0.8 * 120
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run the first power figure with very few toys."""
+    folder = tmp_path_factory.mktemp("paper")
+    run("expo1d-all", folder)
+    return folder
+
+
+def run(name: str, folder: Path, *more: str) -> str:
+    """Run a command as a user would; it must end well."""
+    arguments = ["paper", name, "--toys", "20", "--out", str(folder), *more]
+    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "expo1d-all",
+        "expo1d-one",
+        "expo1d-sat",
+        "expo1d-data",
+        "processed-batches",
+        "reconstruction",
+        "storage",
+        "schemes",
+    ],
+)
+def test_an_experiment_leaves_pictures_and_numbers(name: str, out: Path) -> None:
+    """PNG, PDF and strict JSON; figures of one data set share their toys."""
+    made = {path: path.stat().st_mtime_ns for path in (out / "toys").rglob("*.null")}
+    output = run(name, out)
+    assert {path: path.stat().st_mtime_ns for path in (out / "toys").rglob("*.null")} == made
+    record = json.loads((out / f"{name}.json").read_text())
+    assert record["size"] == "quick"
+    assert record["seed"] == 1
+    for claim in record["claims"]:
+        assert claim["verdict"] in ("holds", "does not hold", "not resolved")
+        assert claim["low"] <= claim["value"] <= claim["high"]
+    pictures = [path for path in out.glob(f"{name}*.png") if path.stat().st_size > 5000]
+    assert pictures
+    for picture in pictures:
+        assert picture.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+        assert picture.name in output.replace("\n", "")
+
+
+def test_ideal_z_beside_the_paper(out: Path) -> None:
+    """Bulk 5.5, broad 4.1, narrow 5.8, tail 5.1, excess 4.5, each within 0.1 (METHOD §8)."""
+    run("expo1d-data", out)
+    record = json.loads((out / "expo1d-data.json").read_text())
+    ours = {name: found["median_z"] for name, found in record["numbers"].items()}
+    target = {"bulk": 5.5, "broad": 4.1, "narrow": 5.8, "tail": 5.1, "excess": 4.5}
+    assert ours == pytest.approx(target, abs=0.1)
+    verdicts = {claim["name"]: claim["verdict"] for claim in record["claims"]}
+    assert verdicts["ideal Z of excess"] == "holds"
+    assert verdicts["ideal Z of tail"] == "does not hold"
+
+
+def test_every_experiment_is_listed() -> None:
+    """With its command, what it shows and what it costs."""
+    result = CliRunner().invoke(cli, ["paper", "list"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    for name in EXPERIMENTS:
+        assert name in result.output
+
+
+def test_an_unknown_experiment_is_refused() -> None:
+    """One message, with the nearest name."""
+    result = CliRunner().invoke(cli, ["paper", "expo1d-al"])
+    assert result.exit_code != 0
+    assert "nearest: " in str(result.exception)
+    assert "'expo1d-all'" in str(result.exception)
