@@ -1,0 +1,183 @@
+"""`gofstream data`: what data sets there are, how to make them and how to get the public files."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from gofstream.cli.progress import blocks_bar
+from gofstream.datasets.catalogue import CATALOGUE, Entry, data_folder, entry
+from gofstream.datasets.fetch import ZENODO, fetch
+from gofstream.errors import InputError
+from gofstream.execution import cores, process_workers
+
+_MEGABYTE = 1_000_000
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+into = click.option(
+    "--to",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the files go; by default $GOFSTREAM_DATA/NAME or ~/.cache/gofstream/NAME.",
+)
+
+
+@click.group()
+def data() -> None:
+    r"""List, describe, make and fetch the data sets of the paper.
+
+    \b
+    Example:
+      gofstream data list
+    """
+
+
+@data.command("list")
+@as_json
+def list_(as_json: bool) -> None:
+    r"""List the data sets.
+
+    \b
+    Example:
+      gofstream data list --json
+    """
+    if as_json:
+        click.echo(json.dumps([one.as_dict() for one in CATALOGUE.values()], indent=2))
+        return
+    table = Table("name", "columns", "signals", "shipped", "public files", box=None)
+    for one in CATALOGUE.values():
+        table.add_row(
+            one.name,
+            str(len(one.columns)),
+            str(len(one.signals)),
+            one.shipped,
+            ", ".join(f"Zenodo {number}" for number in one.records) or "none",
+        )
+    Console().print(table)
+
+
+@data.command()
+@click.argument("name")
+@as_json
+def describe(name: str, as_json: bool) -> None:
+    r"""Tell what a data set is, where its public files are and how they are laid out.
+
+    \b
+    Example:
+      gofstream data describe dimuon5d
+    """
+    one = entry(name)
+    click.echo(json.dumps(one.as_dict(), indent=2) if as_json else _text(one))
+
+
+@data.command()
+@click.argument("name")
+@into
+@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
+@click.option(
+    "--events",
+    type=click.IntRange(min=1),
+    help="Reference events; `describe` tells the default, and what that costs.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Processes to use; by default as many as cores. What is made does not depend on it.",
+)
+def make(
+    name: str, folder: Path | None, seed: int, events: int | None, workers: int | None
+) -> None:
+    r"""Make a data set with its generator. What was stopped goes on when run again.
+
+    \b
+    Example:
+      gofstream data make dimuon5d --events 200000 --to dimuon
+    """
+    one = entry(name)
+    maker = one.make()
+    folder = data_folder(name) if folder is None else folder
+    console = Console()
+    start = time.perf_counter()
+    count = workers or cores()
+    pool = nullcontext(None) if count == 1 or name == "expo1d" else process_workers(count)
+    with pool as executor, blocks_bar(console, one.title, "parts") as progress:
+        maker(
+            folder,
+            seed=seed,
+            events=events or one.events,
+            executor=executor,
+            progress=progress,
+        )
+    took = time.perf_counter() - start
+    console.print(f"{one.title} made in {folder}   ({took:.1f} s)", soft_wrap=True)
+    if one.note:
+        console.print(one.note, soft_wrap=True)
+
+
+@data.command("fetch")
+@click.argument("name")
+@into
+@click.option("--only", multiple=True, metavar="PATTERN", help="Fetch only such files: '*.h5'.")
+@click.option("--api", default=ZENODO, show_default=True, help="Who describes the records.")
+def fetch_(name: str, folder: Path | None, only: tuple[str, ...], api: str) -> None:
+    r"""Download the public files, check them, and go on where a download broke off.
+
+    \b
+    Example:
+      gofstream data fetch dimuon5d --to dimuon-public
+    """
+    one = entry(name)
+    if not one.records:
+        raise InputError(
+            f"{one.title} has no public files, since its simulator is exact; "
+            f"`gofstream data make {name}` writes it as files"
+        )
+    folder = data_folder(name) if folder is None else folder
+    console = Console()
+    with blocks_bar(console, one.title, "MB") as progress:
+        files = fetch(
+            one.records,
+            folder,
+            only=only,
+            api=api,
+            progress=lambda _, done, total: progress(done // _MEGABYTE, -(-total // _MEGABYTE)),
+        )
+    console.print(f"{len(files)} files of {one.title} in {folder}, all checked", soft_wrap=True)
+    for file in files:
+        console.print(f"  {file.name}", soft_wrap=True, highlight=False)
+
+
+def _text(one: Entry) -> str:
+    """Describe a data set to a reader."""
+    width = max(len(name) for name, _, _ in one.columns)
+    columns = [
+        f"  {name:{width}}  {unit or '-':4} {meaning}" for name, unit, meaning in one.columns
+    ]
+    signals = [f"  {name:{width}}  {meaning}" for name, meaning in one.signals.items()]
+    public = [f"  {page}" for page in one.pages]
+    return "\n".join(
+        [
+            f"{one.title} ({one.name})",
+            one.what,
+            "",
+            "Columns",
+            *columns,
+            "",
+            "Signals",
+            *signals,
+            "",
+            "Public files",
+            *public,
+            f"  {one.layout}",
+            "",
+            f"Shipped: {one.shipped}.",
+            f"Made by `gofstream data make {one.name}`: {one.makes}; {one.cost or 'no cost'}.",
+            *([one.note] if one.note else []),
+        ]
+    )
