@@ -93,7 +93,8 @@ def _terms(
         return isospin - _CHARGE[particle] * SIN2
 
     def amplitude(quark_hand: str, muon_hand: str) -> NDArray[np.complex128]:
-        return photon + boson * (coupling(quark, quark_hand) * coupling("muon", muon_hand))
+        strength = coupling(quark, quark_hand) * coupling("muon", muon_hand)
+        return np.asarray(photon + boson * strength, np.complex128)
 
     left = amplitude("L", "L")
     same = np.abs(left) ** 2 + np.abs(amplitude("R", "R")) ** 2

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from gofstream.datasets.dimuon5d.contact import contact_terms, largest_weight
 from gofstream.datasets.dimuon5d.detector import observe
+from gofstream.datasets.dimuon5d.events import pair_mass
 from gofstream.errors import NumericalError, missing_extra
 
 if TYPE_CHECKING:
@@ -46,15 +47,15 @@ _COMMON = (
 LIGHTEST = 50.0
 
 # Slices of mass (GeV) and Pythia's leading-order cross section of Drell-Yan muon pairs in each, in
-# pb (statistical error 0.1 to 0.2 %). The contact term grows so fast with mass that events of large
+# pb (to 0.1 %). The contact term grows so fast with mass that events of large
 # mass have to be tried more often than Drell-Yan alone would make them.
 SLICES = (
-    (LIGHTEST, 150.0, 1.0),
-    (150.0, 300.0, 1.0),
-    (300.0, 600.0, 1.0),
-    (600.0, 1200.0, 1.0),
-    (1200.0, 2400.0, 1.0),
-    (2400.0, 13000.0, 1.0),
+    (LIGHTEST, 150.0, 1508.7),
+    (150.0, 300.0, 6.101),
+    (300.0, 600.0, 0.5168),
+    (600.0, 1200.0, 0.04080),
+    (1200.0, 2400.0, 0.002188),
+    (2400.0, 13000.0, 5.262e-5),
 )
 
 # Columns of what a channel makes.
@@ -221,8 +222,6 @@ def slice_sums(
     low: float, high: float, edges: FloatArray, tries: int, *, seed: int, key: tuple[int, ...]
 ) -> SliceSums:
     """Fill the mass spectrum of one slice of Drell-Yan, from a given number of tries."""
-    from gofstream.datasets.dimuon5d.events import pair_mass
-
     process = Process((slice_channel(low, high),))
     rng, (source,) = _start(process, seed, key)
     sums = np.zeros((3, len(edges) - 1))
