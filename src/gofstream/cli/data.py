@@ -6,6 +6,7 @@ import json
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from textwrap import fill
 
 import click
 from rich.console import Console
@@ -28,55 +29,36 @@ into = click.option(
 )
 
 
-@click.group()
+@click.group(epilog="Example: gofstream data list")
 def data() -> None:
-    r"""List, describe, make and fetch the data sets of the paper.
-
-    \b
-    Example:
-      gofstream data list
-    """
+    """List, describe, make and fetch the data sets of the paper."""
 
 
-@data.command("list")
+@data.command("list", epilog="Example: gofstream data list --json")
 @as_json
 def list_(as_json: bool) -> None:
-    r"""List the data sets.
-
-    \b
-    Example:
-      gofstream data list --json
-    """
+    """List the data sets."""
     if as_json:
         click.echo(json.dumps([one.as_dict() for one in CATALOGUE.values()], indent=2))
         return
-    table = Table("name", "columns", "signals", "shipped", "public files", box=None)
+    table = Table("name", "title", "columns", "signals", "public files (Zenodo)", box=None)
     for one in CATALOGUE.values():
-        table.add_row(
-            one.name,
-            str(len(one.columns)),
-            str(len(one.signals)),
-            one.shipped,
-            ", ".join(f"Zenodo {number}" for number in one.records) or "none",
-        )
-    Console().print(table)
+        sizes = str(len(one.columns)), str(len(one.signals))
+        numbers = ", ".join(map(str, one.records))
+        table.add_row(one.name, one.title, *sizes, numbers or "none: it is drawn from formulae")
+    Console().print(table, highlight=False)
 
 
-@data.command()
+@data.command(epilog="Example: gofstream data describe dimuon5d")
 @click.argument("name")
 @as_json
 def describe(name: str, as_json: bool) -> None:
-    r"""Tell what a data set is, where its public files are and how they are laid out.
-
-    \b
-    Example:
-      gofstream data describe dimuon5d
-    """
+    """Tell what a data set is, where its public files are and how they are laid out."""
     one = entry(name)
     click.echo(json.dumps(one.as_dict(), indent=2) if as_json else _text(one))
 
 
-@data.command()
+@data.command(epilog="Example: gofstream data make dimuon5d --events 200000 --to dimuon")
 @click.argument("name")
 @into
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True)
@@ -93,12 +75,7 @@ def describe(name: str, as_json: bool) -> None:
 def make(
     name: str, folder: Path | None, seed: int, events: int | None, workers: int | None
 ) -> None:
-    r"""Make a data set with its generator. What was stopped goes on when run again.
-
-    \b
-    Example:
-      gofstream data make dimuon5d --events 200000 --to dimuon
-    """
+    """Make a data set with its generator. What was stopped goes on when run again."""
     one = entry(name)
     maker = one.make()
     folder = data_folder(name) if folder is None else folder
@@ -120,18 +97,13 @@ def make(
         console.print(one.note, soft_wrap=True)
 
 
-@data.command("fetch")
+@data.command("fetch", epilog="Example: gofstream data fetch dimuon5d --to dimuon-public")
 @click.argument("name")
 @into
 @click.option("--only", multiple=True, metavar="PATTERN", help="Fetch only such files: '*.h5'.")
 @click.option("--api", default=ZENODO, show_default=True, help="Who describes the records.")
 def fetch_(name: str, folder: Path | None, only: tuple[str, ...], api: str) -> None:
-    r"""Download the public files, check them, and go on where a download broke off.
-
-    \b
-    Example:
-      gofstream data fetch dimuon5d --to dimuon-public
-    """
+    """Download the public files, check them, and go on where a download broke off."""
     one = entry(name)
     if not one.records:
         raise InputError(
@@ -155,29 +127,24 @@ def fetch_(name: str, folder: Path | None, only: tuple[str, ...], api: str) -> N
 
 def _text(one: Entry) -> str:
     """Describe a data set to a reader."""
-    width = max(len(name) for name, _, _ in one.columns)
-    columns = [
-        f"  {name:{width}}  {unit or '-':4} {meaning}" for name, unit, meaning in one.columns
-    ]
+    width = max(len(name) for name in (*one.signals, *(name for name, _, _ in one.columns)))
+    columns = [f"  {name:{width}}  {unit:4} {meaning}" for name, unit, meaning in one.columns]
     signals = [f"  {name:{width}}  {meaning}" for name, meaning in one.signals.items()]
-    public = [f"  {page}" for page in one.pages]
-    return "\n".join(
-        [
-            f"{one.title} ({one.name})",
-            one.what,
-            "",
-            "Columns",
-            *columns,
-            "",
-            "Signals",
-            *signals,
-            "",
-            "Public files",
-            *public,
-            f"  {one.layout}",
-            "",
-            f"Shipped: {one.shipped}.",
-            f"Made by `gofstream data make {one.name}`: {one.makes}; {one.cost or 'no cost'}.",
-            *([one.note] if one.note else []),
-        ]
+    made = f"`gofstream data make {one.name}` makes {one.makes}"
+    paragraphs = [
+        f"{one.title} ({one.name})",
+        one.what,
+        "Columns:\n" + "\n".join(columns),
+        "Signals:\n" + "\n".join(signals),
+        "Public files:\n" + "\n".join(f"  {page}" for page in one.pages) if one.records else "",
+        one.layout,
+        f"Shipped: {one.shipped}.",
+        f"{made}: {one.cost}." if one.cost else f"{made}.",
+        one.note,
+    ]
+    # Lists keep their lines; prose is filled.
+    return "\n\n".join(
+        text if "\n" in text else fill(text, 92, break_on_hyphens=False)
+        for text in paragraphs
+        if text
     )

@@ -246,7 +246,11 @@ def _open(address: str, start: int = 0) -> http.client.HTTPResponse:
     if start:
         headers["Range"] = f"bytes={start}-"
     request = urllib.request.Request(address, headers=headers)
-    response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=_TIMEOUT)
+    try:
+        response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=_TIMEOUT)
+    except urllib.error.HTTPError as error:
+        error.close()  # it holds the connection, which nobody reads any more
+        raise
     return response
 
 
