@@ -262,24 +262,29 @@ def test_missing_public_files(tmp_path: Path) -> None:
 # -- the ideal test -------------------------------------------------------------------------------
 
 
+COARSE = np.array([60.0, 75.0, 85.0, 90.0, 95.0, 105.0, 120.0, 150.0, 190.0, 210.0, 280.0, 320.0])
+
+
 def test_spectra_are_those_of_the_shipped_samples() -> None:
-    """Chi-square of the samples against the spectra, in bins with at least 25 expected."""
+    """Chi-square of each sample against its spectrum in a dozen bins, both with their errors."""
     spectra = dimuon5d.read_spectra()
-    ratio = {b.sample: 1 + spectra.added(b).sum() for b in BENCHMARKS.values() if b.whole}
     shapes = {"sm": spectra.drell_yan, **spectra.zprimes}
-    for benchmark in BENCHMARKS.values():
-        if benchmark.whole:
-            shape = spectra.drell_yan + spectra.added(benchmark)
-            shapes[benchmark.sample] = shape / ratio[benchmark.sample]
-            assert ratio[benchmark.sample] == pytest.approx(benchmark.ratio, abs=3e-4)
+    for benchmark in (b for b in BENCHMARKS.values() if b.whole):
+        shape = spectra.drell_yan + spectra.added(benchmark)
+        assert shape.sum() == pytest.approx(benchmark.ratio, abs=3e-4)
+        shapes[benchmark.sample] = shape / shape.sum()
+    coarse = np.searchsorted(COARSE, spectra.edges[:-1], side="right") - 1
     for name, shape in shapes.items():
         masses = dimuon5d.mass(dimuon5d.read(name))
-        counts = np.histogram(masses, spectra.edges)[0]
-        bins = np.cumsum(len(masses) * shape) // 25.0
-        observed = np.bincount(bins.astype(int), counts)
-        expected = np.bincount(bins.astype(int), len(masses) * shape)
-        filled = expected > 12
-        chi2 = float(((observed - expected)[filled] ** 2 / expected[filled]).sum())
+        observed = np.bincount(coarse, np.histogram(masses, spectra.edges)[0])
+        share = np.bincount(coarse, shape)
+        expected = len(masses) * share
+        # 30 000 events are behind each slice of mass, and behind each Z'. Above 150 GeV slices are
+        # steep, but every bin here has at least a tenth of its slice.
+        simulated = 30_000 * np.where(COARSE >= 150, np.maximum(share, 0.1), share)
+        filled = expected > 10
+        variance = expected[filled] + expected[filled] ** 2 / simulated[filled]
+        chi2 = float(((observed - expected)[filled] ** 2 / variance).sum())
         assert stats.chi2.sf(chi2, filled.sum()) > 1e-3, name
 
 
@@ -310,12 +315,12 @@ def test_ideal_median_z_at_the_paper_exposure(name: str, target: float) -> None:
 @pytest.mark.parametrize("name", ["zprime200-5e-3", "eft-cw05"])
 def test_the_ideal_statistic_is_a_likelihood_ratio(name: str) -> None:
     """E1[e^(-t/2)] = E0[e^(t/2)] = 1, at an exposure small enough to average over."""
-    rng, n = np.random.default_rng(7), 20_000
+    rng, n = np.random.default_rng(7), 8_000
     for injected, sign in ((True, -0.5), (False, 0.5)):
         t = dimuon5d.ideal_toys(BENCHMARKS[name], 100, n, rng, injected=injected)
         weight = np.exp(sign * t)
         error = weight.std() / np.sqrt(n)
-        assert error < 0.02
+        assert error < 0.05
         assert weight.mean() == pytest.approx(1.0, abs=4 * error)
 
 

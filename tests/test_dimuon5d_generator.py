@@ -30,7 +30,7 @@ def test_made_events_are_distributed_as_the_shipped_ones(name: str, rows: int) -
     assert stats.ks_2samp(pair_mass(*made.T), dimuon5d.mass(shipped)).pvalue > 1e-3
 
 
-def test_a_part_follows_from_seed_and_key_folder() -> None:
+def test_a_part_follows_from_seed_and_key_alone() -> None:
     """Nothing is left in Pythia or numpy from one part to the next."""
     zprime = PROCESSES["zprime200"]
     first = generate(zprime, 40, seed=3, key=(1, 2))

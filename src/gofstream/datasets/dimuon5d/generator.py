@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -281,12 +282,19 @@ class _Source:
         return np.array(list(_events(self._pythia, count)))
 
 
-def _initialise(lines: tuple[str, ...]) -> Pythia:
+@cache
+def _defaults() -> Pythia:
+    """Read Pythia's own settings, which fill many files, once in each process."""
     try:
         import pythia8mc
     except ImportError as error:
         raise missing_extra("pythia8mc", "pythia") from error
-    pythia = pythia8mc.Pythia("", False)
+    return pythia8mc.Pythia("", False)
+
+
+def _initialise(lines: tuple[str, ...]) -> Pythia:
+    defaults = _defaults()
+    pythia = type(defaults)(defaults.settings, defaults.particleData, False)
     for line in lines:
         if not pythia.readString(line):
             raise NumericalError(
