@@ -184,7 +184,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                 "and the mass spectra behind the ideal test",
                 makes="sm.parquet, a quarter as many events of each contact term, 3 % of each Z', "
                 "and spectra.parquet; with Pythia 8",
-                cost="about ten CPU minutes for a million Drell-Yan events, on all cores",
+                cost="about a quarter of an hour of CPU time",
                 events=1_000_000,
                 maker="gofstream.datasets.dimuon5d:make",
             ),

@@ -97,7 +97,7 @@ def make(
 
     Notes
     -----
-    Typical use, about ten CPU minutes for the default number of events::
+    Typical use, about a quarter of an hour of CPU time for the default number of events::
 
         with gofstream.process_workers() as workers:
             dimuon5d.make("dimuon", executor=workers)

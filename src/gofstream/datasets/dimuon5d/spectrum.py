@@ -144,8 +144,8 @@ def ideal_toys(
     spectra = read_spectra() if spectra is None else spectra
     background, added = expected * spectra.drell_yan, expected * spectra.added(benchmark)
     counts = rng.poisson(background + added if injected else background, (n_toys, len(background)))
-    log_ratios = np.asarray(counts @ np.log1p(added / background), np.float64)
-    return 2.0 * (log_ratios - added.sum())
+    log_ratios = counts.astype(np.float64) @ np.log1p(added / background)
+    return np.asarray(2.0 * (log_ratios - added.sum()))
 
 
 def ideal_median_z(
