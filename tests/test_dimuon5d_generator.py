@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +83,20 @@ def test_make_is_resumed_and_the_same_on_any_workers(tmp_path: Path) -> None:
         "zprime600": 2,
     }
     assert made_with(folder / "sm.parquet")["seed"] == 5
+
+
+def test_a_worker_that_dies_costs_only_what_it_was_making(tmp_path: Path) -> None:
+    """Killed as the system kills for want of memory: a message, and what is made is kept."""
+    with process_workers(1) as workers:
+        (pid,) = {workers.submit(os.getpid).result()}
+
+        def kill(done: int, total: int) -> None:
+            if done == 1:
+                os.kill(pid, signal.SIGKILL)
+
+        with pytest.raises(StoppedError, match=r"a worker died with 1 of 12 parts made"):
+            dimuon5d.make(tmp_path, seed=5, events=60, executor=workers, progress=kill)
+    assert len(list(tmp_path.glob("*.part-*.parquet"))) == 1
 
 
 @pytest.mark.parametrize(("events", "seed"), [(0, 1), (10, -1)])

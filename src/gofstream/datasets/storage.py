@@ -95,10 +95,15 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, NDArray[np.float
 
 def made_with(path: Path) -> dict[str, object]:
     """Tell how a file was made; nothing if it does not say."""
-    note = (_open(path).schema.metadata or {}).get(_KEY)
     try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise missing_extra("pyarrow", "parquet") from error
+    try:
+        note = (pq.read_schema(path).metadata or {}).get(_KEY)
         found = json.loads(note) if note else {}
-    except ValueError:
+    except (pa.ArrowException, ValueError):  # something else than a file of ours
         return {}
     return found if isinstance(found, dict) else {}
 

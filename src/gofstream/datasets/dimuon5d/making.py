@@ -7,6 +7,7 @@ from concurrent.futures import Executor, Future, as_completed
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from gofstream.datasets.dimuon5d.generator import PROCESSES, SLICES, generate, s
 from gofstream.datasets.dimuon5d.spectrum import EDGES, SPECTRA_COLUMNS, ZPRIMES
 from gofstream.datasets.storage import made_with, read_columns, write_columns
 from gofstream.errors import InputError, StoppedError, missing_extra
+from gofstream.execution import worker_died
 
 FloatArray = NDArray[np.float64]
 
@@ -51,10 +53,6 @@ class Part:
     def columns(self) -> tuple[str, ...]:
         """Names of what `run` gives."""
         return SPECTRA_COLUMNS[2:5] if self.sample == "spectra" else COLUMNS
-
-    def path(self, folder: Path, seed: int) -> Path:
-        """Where the part waits for the others of its sample; the name says what it is."""
-        return folder / f"{self.sample}.part-{self.number}-{self.size}-{seed}.parquet"
 
 
 def make(
@@ -93,7 +91,7 @@ def make(
     InputError
         If the folder holds samples made otherwise; nothing is overwritten.
     StoppedError
-        If the run is interrupted.
+        If the run is interrupted, or loses a worker.
 
     Notes
     -----
@@ -104,29 +102,57 @@ def make(
     """
     if events < 1 or seed < 0:
         raise InputError(f"events must be positive and seed not negative, got {events} and {seed}")
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    note: dict[str, object] = {"seed": seed, "events": events, "pythia": _pythia_version()}
+    shelf = _Shelf(Path(folder), seed, events, _pythia_version())
+    shelf.folder.mkdir(parents=True, exist_ok=True)
     plan = _plan(events)
-    wanted = {name: folder / f"{name}.parquet" for name in plan}
-    parts = [
-        part
-        for name, path in wanted.items()
-        if not _already_made(path, note)
-        for part in plan[name]
-    ]
-    _run(
-        [part for part in parts if not part.path(folder, seed).exists()],
-        folder,
-        note,
-        executor,
-        progress,
-        len(parts),
-    )
-    for name, path in wanted.items():
+    missing = [name for name in plan if not shelf.has(name)]
+    _run([part for name in missing for part in plan[name]], shelf, executor, progress)
+    for name in missing:
+        _assemble(plan[name], shelf)
+    return [shelf.file(name) for name in plan]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shelf:
+    """Where files go and what has to be true of them."""
+
+    folder: Path
+    seed: int
+    events: int
+    pythia: str
+
+    @property
+    def note(self) -> dict[str, object]:
+        """What every file says about how it was made."""
+        return {"seed": self.seed, "events": self.events, "pythia": self.pythia}
+
+    def file(self, name: str) -> Path:
+        """Where a whole sample goes."""
+        return self.folder / f"{name}.parquet"
+
+    def part(self, part: Part) -> Path:
+        """Where a part waits for the others of its sample."""
+        return self.folder / f"{part.sample}.part-{part.number}-{part.size}.parquet"
+
+    def has_part(self, part: Part) -> bool:
+        """Tell whether a part is there, from an earlier run of the same kind."""
+        path = self.part(part)
+        return path.exists() and made_with(path) == self.note
+
+    def has(self, name: str) -> bool:
+        """Tell whether a sample is there; refuse to replace one that was made otherwise."""
+        path = self.file(name)
         if not path.exists():
-            _assemble(name, plan[name], path, note)
-    return list(wanted.values())
+            return False
+        found = made_with(path)
+        if found == self.note:
+            return True
+        there = ", ".join(f"{key} {value}" for key, value in found.items()) or "something else"
+        asked = ", ".join(f"{key} {value}" for key, value in self.note.items())
+        raise InputError(
+            f"{path} was made with {there}, not with {asked}; ask for the same, choose another "
+            "folder, or delete it"
+        )
 
 
 def _plan(events: int) -> dict[str, list[Part]]:
@@ -143,68 +169,70 @@ def _plan(events: int) -> dict[str, list[Part]]:
 
 def _run(
     parts: list[Part],
-    folder: Path,
-    note: dict[str, object],
+    shelf: _Shelf,
     executor: Executor | None,
     progress: Callable[[int, int], None] | None,
-    total: int,
 ) -> None:
     """Do what is not done yet, and write each part as it comes."""
-    seed = int(str(note["seed"]))
-    done = total - len(parts)
+    wanted = [part for part in parts if not shelf.has_part(part)]
+    done = len(parts) - len(wanted)
 
     def keep(part: Part, table: FloatArray) -> None:
         nonlocal done
-        columns = dict(zip(part.columns, table.T, strict=True))
-        write_columns(part.path(folder, seed), columns, note)
+        write_columns(shelf.part(part), dict(zip(part.columns, table.T, strict=True)), shelf.note)
         done += 1
         if progress is not None:
-            progress(done, total)
+            progress(done, len(parts))
+
+    def stopped(why: str) -> StoppedError:
+        return StoppedError(
+            f"{why} with {done} of {len(parts)} parts made; they are kept in {shelf.folder}, and "
+            "the same command goes on from there"
+        )
 
     futures: dict[Future[FloatArray], Part] = {}
     try:
         if executor is None:
-            for part in parts:
-                keep(part, part.run(seed))
+            for part in wanted:
+                keep(part, part.run(shelf.seed))
             return
-        futures = {executor.submit(part.run, seed): part for part in parts}
+        futures = {executor.submit(part.run, shelf.seed): part for part in wanted}
         for future in as_completed(futures):
             keep(futures[future], future.result())
     except KeyboardInterrupt as stop:
-        raise StoppedError(
-            f"stopped with {done} of {total} parts made; they are kept in {folder}, and the same "
-            "command goes on from there"
-        ) from stop
+        raise stopped("stopped") from stop
+    except Exception as error:
+        if worker_died(error):
+            raise stopped("a worker died") from error
+        raise
     finally:
         for future in futures:
             future.cancel()
 
 
-def _assemble(name: str, parts: list[Part], path: Path, note: dict[str, object]) -> None:
+def _assemble(parts: list[Part], shelf: _Shelf) -> None:
     """Put the parts of a sample into one file, and remove them."""
-    seed = int(str(note["seed"]))
-    files = [part.path(path.parent, seed) for part in parts]
-    names = parts[0].columns
-    tables = [read_columns(file, names) for file in files]
+    name, columns = parts[0].sample, parts[0].columns
+    tables = [read_columns(shelf.part(part), columns) for part in parts]
     if name == "spectra":
-        columns = _merge_spectra(tables, path.parent)
+        whole = _merge_spectra(tables, shelf)
     else:
-        columns = {key: np.concatenate([table[key] for table in tables]) for key in names}
-    write_columns(path, columns, note)
-    for file in files:
-        file.unlink()
+        whole = {key: np.concatenate([table[key] for table in tables]) for key in columns}
+    write_columns(shelf.file(name), whole, shelf.note)
+    for part in parts:
+        shelf.part(part).unlink()
 
 
 def _merge_spectra(
-    tables: list[dict[str, NDArray[np.floating]]], folder: Path
-) -> dict[str, FloatArray]:
+    tables: list[dict[str, NDArray[np.floating[Any]]]], shelf: _Shelf
+) -> dict[str, NDArray[np.floating[Any]]]:
     """Add the slices, which are in cross sections, and set the Z' beside them."""
     drell_yan, linear, quadratic = (
         np.sum([table[key].astype(np.float64) for table in tables], axis=0)
         for key in SPECTRA_COLUMNS[2:5]
     )
     whole = float(drell_yan.sum())
-    columns = {
+    columns: dict[str, NDArray[np.floating[Any]]] = {
         "low": EDGES[:-1],
         "high": EDGES[1:],
         "sm": drell_yan / whole,
@@ -212,24 +240,9 @@ def _merge_spectra(
         "eft_quadratic": quadratic / whole,
     }
     for name in ZPRIMES:
-        masses = pair_mass(*read_columns(folder / f"{name}.parquet", COLUMNS).values())
+        masses = pair_mass(*read_columns(shelf.file(name), COLUMNS).values())
         columns[name] = np.histogram(masses, EDGES)[0] / len(masses)
     return columns
-
-
-def _already_made(path: Path, note: dict[str, object]) -> bool:
-    """Tell whether a file is the one that would be made; refuse to replace another one."""
-    if not path.exists():
-        return False
-    found = made_with(path)
-    if found == note:
-        return True
-    how = ", ".join(f"{key} {value}" for key, value in found.items()) or "something else"
-    raise InputError(
-        f"{path} was made with {how}, not with "
-        f"{', '.join(f'{key} {value}' for key, value in note.items())}; ask for the same, choose "
-        "another folder, or delete it"
-    )
 
 
 def _pythia_version() -> str:
