@@ -10,12 +10,9 @@ neither the number of workers nor their order changes a single event.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,26 +20,10 @@ from numpy.typing import NDArray
 from gofstream.datasets.dimuon5d.contact import contact_terms, largest_weight
 from gofstream.datasets.dimuon5d.detector import observe
 from gofstream.datasets.dimuon5d.events import pair_mass
-from gofstream.errors import NumericalError, missing_extra
-
-if TYPE_CHECKING:
-    from pythia8mc import Pythia
+from gofstream.datasets.dimuon5d.source import COS_THETA, MASS, MUONS, UP, Source
+from gofstream.errors import NumericalError
 
 FloatArray = NDArray[np.float64]
-
-_COMMON = (
-    "Print:quiet = on",
-    "Beams:eCM = 13000.",
-    "PartonLevel:MPI = off",
-    "HadronLevel:all = off",
-    # Radiation off the jets that recoil costs half the time and does not move the muons.
-    "PartonLevel:FSRinProcess = off",
-    "23:onMode = off",
-    "23:onIfMatch = 13 -13",
-    "32:onMode = off",
-    "32:onIfMatch = 13 -13",
-    "Random:setSeed = on",
-)
 
 #: Mass of the lightest pair that is made, in GeV: one that a mismeasurement could lift above 60.
 LIGHTEST = 50.0
@@ -59,10 +40,8 @@ SLICES = (
     (2400.0, 13000.0, 5.262e-5),
 )
 
-# Columns of what a channel makes.
-_MUONS, _MASS, _COS_THETA, _UP = slice(0, 6), 6, 7, 8
+# Events tried before they are measured together.
 _TRIES = 4096
-_FAILURES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +177,7 @@ def generate(process: Process, events: int, *, seed: int, key: tuple[int, ...] =
             ]
         )
         # Channels come one after the other; a part that ends in the middle must not favour any.
-        columns, passed = observe(rng.permutation(raw)[:, _MUONS], rng)
+        columns, passed = observe(rng.permutation(raw)[:, MUONS], rng)
         found.append(columns[passed])
         kept += int(passed.sum())
     return np.concatenate(found)[:events]
@@ -228,8 +207,8 @@ def slice_sums(
     sums = np.zeros((3, len(edges) - 1))
     for start in range(0, tries, _TRIES):
         raw = source.make(min(_TRIES, tries - start))
-        columns, passed = observe(raw[:, _MUONS], rng)
-        linear, quadratic = contact_terms(raw[:, _MASS], raw[:, _COS_THETA], raw[:, _UP])
+        columns, passed = observe(raw[:, MUONS], rng)
+        linear, quadratic = contact_terms(raw[:, MASS], raw[:, COS_THETA], raw[:, UP])
         masses = pair_mass(*columns[passed].T)
         for row, weights in enumerate((None, linear[passed], quadratic[passed])):
             sums[row] += np.histogram(masses, edges, weights=weights)[0]
@@ -238,13 +217,13 @@ def slice_sums(
 
 def _start(
     process: Process, seed: int, key: tuple[int, ...]
-) -> tuple[np.random.Generator, list[_Source]]:
+) -> tuple[np.random.Generator, list[Source]]:
     """Give a part its own random numbers: numpy's, and Pythia's for each channel."""
     sequence = np.random.SeedSequence(seed, spawn_key=key)
     # Pythia takes seeds up to 900 000 000.
     seeds = 1 + sequence.generate_state(len(process.channels), np.uint64) % np.uint64(899_999_999)
     sources = [
-        _Source(channel.settings, int(number))
+        Source(channel.settings, int(number))
         for channel, number in zip(process.channels, seeds, strict=True)
     ]
     return np.random.default_rng(sequence.spawn(1)[0]), sources
@@ -256,7 +235,7 @@ def _accept(
     """Keep events in proportion to their weight."""
     if coupling == 0:
         return raw
-    linear, quadratic = contact_terms(raw[:, _MASS], raw[:, _COS_THETA], raw[:, _UP])
+    linear, quadratic = contact_terms(raw[:, MASS], raw[:, COS_THETA], raw[:, UP])
     weight = 1 + coupling * linear + coupling**2 * quadratic
     if len(weight) and weight.max() > channel.largest:
         raise NumericalError(
@@ -264,76 +243,3 @@ def _accept(
             "slice of mass; the sample would be wrong: please report this, with the seed"
         )
     return raw[rng.random(len(raw)) * channel.largest < weight]
-
-
-class _Source:
-    """Pythia with one set of settings, started when the first event is asked for."""
-
-    def __init__(self, settings: tuple[str, ...], seed: int) -> None:
-        self._lines = (*_COMMON, *settings, f"Random:seed = {seed}")
-        self._pythia: Pythia | None = None
-
-    def make(self, count: int) -> FloatArray:
-        """Make so many events: the muons as they fly, and what the weight depends on."""
-        if not count:
-            return np.empty((0, 9))
-        if self._pythia is None:
-            self._pythia = _initialise(self._lines)
-        return np.array(list(_events(self._pythia, count)))
-
-
-@cache
-def _defaults() -> Pythia:
-    """Read Pythia's own settings, which fill many files, once in each process."""
-    try:
-        import pythia8mc
-    except ImportError as error:
-        raise missing_extra("pythia8mc", "pythia") from error
-    return pythia8mc.Pythia("", False)
-
-
-def _initialise(lines: tuple[str, ...]) -> Pythia:
-    defaults = _defaults()
-    pythia = type(defaults)(defaults.settings, defaults.particleData, False)
-    for line in lines:
-        if not pythia.readString(line):
-            raise NumericalError(
-                f"Pythia does not know {line!r}; install the version that belongs to this package: "
-                "pip install 'gofstream[pythia]'"
-            )
-    if not pythia.init():
-        raise NumericalError("Pythia could not be started; its settings are " + "; ".join(lines))
-    return pythia
-
-
-def _events(pythia: Pythia, count: int) -> Iterator[tuple[float, ...]]:
-    failures = 0
-    while count:
-        if not pythia.next():
-            failures += 1
-            if failures > _FAILURES:
-                raise NumericalError(f"Pythia failed to make an event {failures} times in a row")
-            continue
-        failures = 0
-        count -= 1
-        # The hard process: 3 and 4 collide along the beam and make 5, which decays into 6 and 7.
-        hard, event = pythia.process, pythia.event
-        quark, negative = hard[3].id(), hard[6].id() > 0
-        between = hard[6].eta() - hard[7].eta()
-        direction = 1 if (quark > 0) == negative else -1
-        # The last copies: what initial-state recoil and radiation left of the boson and the muons.
-        boson = event[event[5].iBotCopyId()]
-        one = event[event[boson.daughter1()].iBotCopyId()]
-        two = event[event[boson.daughter2()].iBotCopyId()]
-        yield (
-            one.pT(),
-            one.eta(),
-            one.phi(),
-            two.pT(),
-            two.eta(),
-            two.phi(),
-            hard[5].m(),
-            # Boosts along the beam do not change the difference of pseudorapidities.
-            direction * math.tanh(between / 2),
-            float(quark % 2 == 0),
-        )
