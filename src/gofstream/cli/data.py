@@ -77,12 +77,12 @@ def make(
 ) -> None:
     """Make a data set with its generator. What was stopped goes on when run again."""
     one = entry(name)
-    maker = one.make()
+    maker = one.load_maker()
     folder = data_folder(name) if folder is None else folder
     console = Console()
     start = time.perf_counter()
     count = workers or cores()
-    pool = nullcontext(None) if count == 1 or name == "expo1d" else process_workers(count)
+    pool = nullcontext(None) if count == 1 or not one.parallel else process_workers(count)
     with pool as executor, blocks_bar(console, one.title, "parts") as progress:
         maker(
             folder,

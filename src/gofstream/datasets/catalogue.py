@@ -57,6 +57,8 @@ class Entry:
         How many events `make` makes unless told otherwise.
     maker : str or None
         Module and function that make it, imported when needed.
+    parallel : bool
+        Whether making it is worth several processes.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Entry:
     cost: str
     events: int
     maker: str | None = None
+    parallel: bool = True
 
     @property
     def pages(self) -> tuple[str, ...]:
@@ -82,12 +85,12 @@ class Entry:
         """What has to be said of results from our own samples."""
         return STAND_IN if self.records else ""
 
-    def make(self) -> Maker:
+    def load_maker(self) -> Maker:
         """Import the function that makes the data set.
 
         Examples
         --------
-        >>> CATALOGUE["expo1d"].make().__name__
+        >>> CATALOGUE["expo1d"].load_maker().__name__
         'make'
         """
         if self.maker is None:
@@ -155,6 +158,7 @@ CATALOGUE: Mapping[str, Entry] = MappingProxyType(
                 cost="a second",
                 events=200_000,
                 maker="gofstream.datasets.expo1d_files:make",
+                parallel=False,
             ),
             Entry(
                 name="dimuon5d",
