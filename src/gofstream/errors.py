@@ -62,6 +62,10 @@ class FormatError(GofstreamError):
     """A stored model is damaged or was not written by this package."""
 
 
+class FetchError(GofstreamError):
+    """Something could not be downloaded, or is not what it should be."""
+
+
 class MemoryBudgetError(GofstreamError):
     """Work was refused before allocation because it would not fit the memory budget.
 

@@ -8,6 +8,7 @@ All work with one BLAS thread, so that workers do not get in each other's way.
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -52,8 +53,14 @@ def process_workers(count: int | None = None) -> Iterator[Executor]:
         from loky import ProcessPoolExecutor
     except ImportError as error:
         raise missing_extra("loky", "processes") from error
-    with ProcessPoolExecutor(count or cores(), env=ONE_THREAD) as executor:
+    pool = ProcessPoolExecutor(count or cores(), env=ONE_THREAD, initializer=_ignore_interrupts)
+    with pool as executor:
         yield executor
+
+
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C, which a terminal sends to workers too, to the process that has asked."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager

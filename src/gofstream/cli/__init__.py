@@ -8,6 +8,7 @@ import click
 from threadpoolctl import threadpool_limits
 
 from gofstream import __version__
+from gofstream.cli.data import data
 from gofstream.cli.demo import demo
 from gofstream.cli.paper import paper
 from gofstream.errors import GofstreamError, StoppedError
@@ -19,6 +20,7 @@ def cli() -> None:
     """Ask whether data still look like what is expected."""
 
 
+cli.add_command(data)
 cli.add_command(demo)
 cli.add_command(paper)
 

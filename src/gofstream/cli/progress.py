@@ -14,16 +14,18 @@ QUIET = 10.0
 
 
 @contextmanager
-def blocks_bar(console: Console, what: str) -> Iterator[Callable[[int, int], None]]:
+def blocks_bar(
+    console: Console, what: str, unit: str = "blocks"
+) -> Iterator[Callable[[int, int], None]]:
     """Give a function to call with (done, total) blocks; it shows rate and time left."""
     if not console.is_terminal:
-        yield _lines(console, what)
+        yield _lines(console, what, unit)
         return
     with Progress(
         TextColumn(what),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("blocks, left:"),
+        TextColumn(f"{unit}, left:"),
         TimeRemainingColumn(),
         console=console,
         transient=True,
@@ -32,7 +34,7 @@ def blocks_bar(console: Console, what: str) -> Iterator[Callable[[int, int], Non
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
-def _lines(console: Console, what: str) -> Callable[[int, int], None]:
+def _lines(console: Console, what: str, unit: str) -> Callable[[int, int], None]:
     begun = last = time.monotonic()
     first = latest = -1
 
@@ -47,6 +49,6 @@ def _lines(console: Console, what: str) -> Callable[[int, int], None]:
         last = now
         rate = (done - first) / max(now - begun, 1e-9)
         left = f"{(total - done) / rate:.0f} s left" if rate else "no estimate yet"
-        console.print(f"{what}: {done} of {total} blocks, {left}")
+        console.print(f"{what}: {done} of {total} {unit}, {left}")
 
     return show

@@ -20,9 +20,9 @@ from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri_exp
-from scipy.stats import norm
+from scipy.special import ndtr
 
+from gofstream.datasets.ideal import IdealTest, importance_median_z
 from gofstream.inference.power import Power, power
 from gofstream.inference.pvalues import empirical_p
 
@@ -358,38 +358,10 @@ def ideal_toys(
     return 2.0 * (log_ratios - signal.fraction * expected)
 
 
-@dataclass(frozen=True, slots=True)
-class IdealTest:
-    """How well the ideal test sees one signal.
-
-    Attributes
-    ----------
-    name : str
-        The signal.
-    median_z : float
-        Z-score of the median data set under the alternative.
-    median_z_error : float
-        One standard deviation of `median_z` from the finite number of toys.
-    paper_z : float
-        What the paper prints, for N(R) = 16 000.
-    """
-
-    name: str
-    median_z: float
-    median_z_error: float
-    paper_z: float
-
-
 def ideal_median_z(
     signal: Signal, expected: float = 16_000, *, n_toys: int = 4_000, rng: np.random.Generator
 ) -> IdealTest:
-    r"""Median Z-score of the ideal test, by importance sampling.
-
-    A 5 sigma tail is out of reach of toys drawn under the null. But :math:`e^{t/2}` is the
-    likelihood ratio itself, so toys drawn under the alternative give the tail of the null:
-
-    .. math:: P_0(t \ge t^*) = E_1\left[ 1\{t \ge t^*\}\, e^{-t/2} \right],
-              \qquad t^* = \mathrm{median}_1(t), \qquad Z = \Phi^{-1}(1 - P_0) .
+    """Median Z-score of the ideal test, by importance sampling (`importance_median_z`).
 
     Parameters
     ----------
@@ -413,23 +385,8 @@ def ideal_median_z(
     >>> abs(result.median_z - 5.8) < 0.2
     True
     """
-    if n_toys < 2:
-        raise ValueError(f"n_toys must be at least 2, got {n_toys}")
-    t = ideal_toys(signal, expected, n_toys, rng)
-    t_star = float(np.median(t))
-    # Everything relative to e^(-t*/2), which may be smaller than the smallest double.
-    weight = np.where(t >= t_star, np.exp(-0.5 * np.maximum(t - t_star, 0.0)), 0.0)
-    log_p = math.log(weight.mean()) - 0.5 * t_star
-    z = -float(ndtri_exp(log_p))
-
-    # Delta method. Moving t* by d changes p by -e^(-t*/2) f1(t*) d, and one toy above the median
-    # moves t* by 1/(2 n f1(t*)), one below by minus that. The unknown density f1 cancels, and a
-    # toy counts as 1{t >= t*} (e^(-t/2) - e^(-t*/2)) up to a constant.
-    influence = np.where(t >= t_star, weight - 1.0, 0.0)
-    log_p_error = influence.std(ddof=1) / math.sqrt(n_toys) / weight.mean()
-    # |dZ / dlog p| = p / phi(Z)
-    z_error = log_p_error * math.exp(log_p - float(norm.logpdf(z)))
-    return IdealTest(signal.name, z, float(z_error), signal.paper_z)
+    z, error = importance_median_z(ideal_toys(signal, expected, n_toys, rng))
+    return IdealTest(signal.name, z, error, signal.paper_z)
 
 
 def ideal_power(
