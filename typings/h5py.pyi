@@ -1,0 +1,26 @@
+import os
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+class Dataset:
+    dtype: np.dtype[Any]
+    ndim: int
+    shape: tuple[int, ...]
+    def __getitem__(self, key: Any) -> Any: ...
+
+class File:
+    def __init__(self, name: os.PathLike[str] | str, mode: str) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+    def __iter__(self) -> Any: ...
+    def __getitem__(self, name: str) -> Any: ...
+    def get(self, name: str) -> Any: ...
+
+def is_hdf5(name: os.PathLike[str] | str) -> bool: ...
