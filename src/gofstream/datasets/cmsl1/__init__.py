@@ -26,9 +26,10 @@ from gofstream.datasets.cmsl1.events import (
     L1Events,
     features,
     split,
+    varying,
 )
 from gofstream.datasets.cmsl1.files import from_parquet
-from gofstream.datasets.cmsl1.generator import make
+from gofstream.datasets.cmsl1.making import make
 from gofstream.datasets.cmsl1.processes import MIXTURE
 from gofstream.datasets.cmsl1.public import read_public
 from gofstream.errors import InputError, nearest_names
@@ -48,6 +49,7 @@ __all__ = [
     "read",
     "read_public",
     "split",
+    "varying",
 ]
 
 
@@ -121,7 +123,7 @@ def read(name: str, folder: str | os.PathLike[str] | None = None) -> L1Events:
 
     The sample has the 24 columns of the paper. One of them, ``met_eta``, is zero in every event:
     scaling leaves it at zero, so it adds nothing to any distance and f is the same without it, but
-    a learner warns of it. To be rid of the warning take the 23 columns of `VARYING`.
+    a learner warns of it; `varying` leaves it out.
 
     Parameters
     ----------

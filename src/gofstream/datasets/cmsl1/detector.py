@@ -26,6 +26,8 @@ Floats = NDArray[np.float64]
 MUON_RESOLUTION = ((0.5, 0.010, 1.0e-4), (1.5, 0.015, 1.5e-4), (9.0, 0.025, 3.5e-4))
 #: Relative resolution √(c² + s²/pT) of electrons and jets; how well the direction of jets is known.
 ELECTRON_RESOLUTION, JET_RESOLUTION, JET_DIRECTION = (0.015, 0.08), (0.04, 0.80), 0.03
+#: How many leptons are recognised: muons; electrons up to |η| = 1.5, and beyond.
+MUON_EFFICIENCY, ELECTRON_EFFICIENCY = 0.95, (0.95, 0.85)
 #: What pile-up and soft particles add to each component of the missing momentum, in GeV.
 SOFT_NOISE = 12.0
 #: Jets of pile-up: their mean number, and how fast their spectrum falls above `JET_PT`, in GeV.
@@ -69,7 +71,14 @@ def observe(collisions: Collisions, rng: np.random.Generator) -> tuple[Floats, N
     missing += _transverse(true_jets) - _transverse(jets)
     missing += rng.normal(0.0, SOFT_NOISE, missing.shape)
 
-    jets = np.concatenate([jets, _pile_up(n, rng)], axis=1)
+    # A muon that is not recognised goes missing; an electron leaves what looks like a jet.
+    lost = rng.random(leptons.shape[:2]) > _efficiency(true_leptons)
+    is_electron = leptons[..., 3] == ELECTRON
+    missing += _transverse(np.where((lost & ~is_electron)[..., np.newaxis], leptons, 0.0))
+    taken = np.where((lost & is_electron)[..., np.newaxis], leptons[..., :3], 0.0)
+    leptons[lost] = 0.0
+
+    jets = np.concatenate([jets, taken, _pile_up(n, rng)], axis=1)
     jets[(jets[..., 0] < JET_PT) | (np.abs(jets[..., 1]) > JET_ETA)] = 0.0
     leptons[leptons[..., 0] < LEPTON_PT] = 0.0
 
@@ -105,6 +114,12 @@ def _lepton_resolution(leptons: Floats) -> Floats:
     constant, stochastic = ELECTRON_RESOLUTION
     electron = np.sqrt(constant**2 + stochastic**2 / np.maximum(pt, 1.0))
     return np.where(leptons[..., 3] == MUON, muon, electron)
+
+
+def _efficiency(leptons: Floats) -> Floats:
+    central, forward = ELECTRON_EFFICIENCY
+    electron = np.where(np.abs(leptons[..., 1]) < 1.5, central, forward)
+    return np.where(leptons[..., 3] == MUON, MUON_EFFICIENCY, electron)
 
 
 def _response(resolution: Floats, rng: np.random.Generator) -> Floats:

@@ -61,6 +61,21 @@ def features(particles: ArrayLike) -> NDArray[np.float32]:
     return np.where(seen, chosen, 0).astype(np.float32).reshape(len(particles), len(COLUMNS))
 
 
+def varying(sample: Sample) -> Sample:
+    """Leave out ``met_eta``, which is zero in every event.
+
+    Examples
+    --------
+    >>> from gofstream.datasets.cmsl1 import read
+    >>> len(varying(read("lq").sample).columns)
+    23
+    """
+    kept = [sample.columns.index(column) for column in VARYING]
+    return build(
+        sample.values[:, kept], VARYING, sample.weights, UNITS, (), sample.name, copy=False
+    )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class L1Events:
     """Events, and what must be known to split them fairly.

@@ -1,4 +1,4 @@
-"""Make CMS-L1-24D samples: Pythia 8 collides, `detector` observes, Parquet keeps.
+"""Generate CMS-L1-24D events: Pythia 8 collides, `detector` observes.
 
 Accepted events per second and core, about: W 250, top pairs 100, LQ 60, Z 200,
 h0 → ττ 20, h± → τν 10, QCD 4.
@@ -6,10 +6,6 @@ h0 → ττ 20, h± → τν 10, QCD 4.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from concurrent.futures import Executor, as_completed
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,10 +13,9 @@ from numpy.typing import NDArray
 
 from gofstream.datasets.cmsl1.collisions import Collisions, Particles, collide
 from gofstream.datasets.cmsl1.detector import observe
-from gofstream.datasets.cmsl1.events import COLUMNS, UNITS, L1Events, features, gather
-from gofstream.datasets.cmsl1.files import to_parquet
-from gofstream.datasets.cmsl1.processes import MIXTURE, PROCESS, Process
-from gofstream.errors import GofstreamError, InputError, missing_extra
+from gofstream.datasets.cmsl1.events import COLUMNS, UNITS, L1Events, features
+from gofstream.datasets.cmsl1.processes import PROCESS, Process
+from gofstream.errors import GofstreamError, missing_extra
 from gofstream.sample import build
 
 if TYPE_CHECKING:
@@ -31,90 +26,26 @@ if TYPE_CHECKING:
 _COMMON = ("Print:quiet = on", "Beams:eCM = 13000.", "PartonLevel:MPI = off")
 
 # Collisions Pythia hands over at once.
-_BATCH = 500
+_BATCH = 100
 
 
-def make(
-    folder: str | os.PathLike[str],
-    *,
-    seed: int,
-    executor: Executor,
-    events: int = 100_000,
-    signal_events: int | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> dict[str, Path]:
-    """Make the Standard Model sample and the four signals: ``sm.parquet``, ``A4l.parquet``, ...
-
-    The same seed gives the same files on any number of workers. They stand in for the public files;
-    they are not those files.
+def generate(name: str, seed: int, part: int, count: int) -> L1Events:
+    """Generate ``count`` events of one process, always the same for one seed and part.
 
     Parameters
     ----------
-    folder
-        Where to write; `read` takes the same. A file is there whole or not at all.
-    seed
-        With the number of a part, the seed of its collisions.
-    executor
-        Who works, such as `gofstream.process_workers`.
-    events
-        How many to make of the Standard Model, in the shares of `MIXTURE`.
-    signal_events
-        How many of each signal; by default a tenth.
-    progress
-        Called with the events made so far, and those wanted.
-
-    Returns
-    -------
-    dict
-        Path by name.
+    name
+        One of `PROCESS`.
+    seed, part
+        Decide everything that is random; a larger ``count`` only goes on.
+    count
+        How many events.
 
     Examples
     --------
-    >>> from gofstream import process_workers
-    >>> with process_workers() as workers:  # doctest: +SKIP
-    ...     make("l1", seed=1, executor=workers)
+    >>> len(generate("W", seed=1, part=0, count=10))
+    10
     """
-    if events < 1 or seed < 0:
-        raise InputError(
-            f"events is {events} and seed {seed}; ask for at least one event, with a seed of 0 or "
-            "more"
-        )
-    each = max(1, events // 10) if signal_events is None else signal_events
-    signals = [name for name, process in PROCESS.items() if process.code < 0]
-    wanted = {"sm": _shares(events)} | {name: {name: each} for name in signals}
-    parts = {
-        (sample, process, part): size
-        for sample, counts in wanted.items()
-        for process, count in counts.items()
-        for part, size in enumerate(_parts(count, PROCESS[process].events_per_part))
-    }
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    futures = {
-        executor.submit(make_part, process, seed, part, size): (sample, process, part)
-        for (sample, process, part), size in parts.items()
-    }
-    made, done = {}, 0
-    try:
-        for future in as_completed(futures):
-            made[futures[future]] = future.result()
-            done += parts[futures[future]]
-            progress(done, sum(parts.values()))
-    finally:
-        for future in futures:  # nothing to do, unless one of them failed
-            future.cancel()
-    paths = {}
-    for sample in wanted:
-        whole = gather([made[key] for key in parts if key[0] == sample], f"CMS-L1 {sample}")
-        # In no order, as data come: whoever takes the first thousand takes the mixture.
-        shuffled = whole.take(np.random.default_rng([seed, 0]).permutation(len(whole)))
-        paths[sample] = folder / f"{sample}.parquet"
-        to_parquet(shuffled, paths[sample])
-    return paths
-
-
-def make_part(name: str, seed: int, part: int, count: int) -> L1Events:
-    """Make ``count`` events of one process, always the same for one seed and part."""
     process = PROCESS[name]
     source = np.random.SeedSequence([seed, process.number, part])
     rng = np.random.default_rng(source)
@@ -172,14 +103,3 @@ def _particles(pythia: Pythia) -> Particles:
     seen = (ak.to_numpy(flat.status) > 0) & ~np.isin(kind, (12, 14, 16))
     momentum = np.column_stack([ak.to_numpy(flat.p[axis]) for axis in ("px", "py", "pz", "e")])
     return Particles(event[seen], kind[seen], momentum[seen])
-
-
-def _shares(events: int) -> dict[str, int]:
-    """Divide events by `MIXTURE`; what rounding leaves goes to the largest."""
-    counts = {name: int(share * events) for name, share in MIXTURE.items()}
-    counts["W"] += events - sum(counts.values())
-    return counts
-
-
-def _parts(count: int, size: int) -> list[int]:
-    return [min(size, count - start) for start in range(0, count, size)]

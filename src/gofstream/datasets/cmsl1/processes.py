@@ -28,6 +28,11 @@ class Process:
     events_per_part: int
     copies: int = 1
 
+    @property
+    def is_signal(self) -> bool:
+        """Whether it is none of the Standard Model."""
+        return self.code == PROCESSES["signal"]
+
 
 # Decays of τ without spin, which cost a third of the time: few of the accepted W and Z went to τ.
 _PLAIN_TAU = "TauDecays:mode = 0"
@@ -88,7 +93,13 @@ PROCESS: Mapping[str, Process] = MappingProxyType(
         "hptaunu": Process(
             PROCESSES["signal"],
             7,
-            ("HiggsBSM:ffbar2H+- = on", "37:m0 = 60.", "37:onMode = off", "37:onIfMatch = 15 16"),
+            (
+                "Higgs:useBSM = on",
+                "HiggsBSM:ffbar2H+- = on",
+                "37:m0 = 60.",
+                "37:onMode = off",
+                "37:onIfMatch = 15 16",
+            ),
             100,
         ),
         "lq": Process(

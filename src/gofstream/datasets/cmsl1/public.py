@@ -57,7 +57,17 @@ def read_public(
 
     Examples
     --------
-    >>> events = read_public("background_for_training.h5")  # doctest: +SKIP
+    >>> import pathlib, tempfile, h5py
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "events.h5")
+    >>> with h5py.File(path, "w") as file:
+    ...     for name, data in {
+    ...         "Particles": np.zeros((7, 19, 4)),
+    ...         "Particles_Names": NAMES,
+    ...         "Particles_Classes": CLASSES,
+    ...     }.items():
+    ...         _ = file.create_dataset(name, data=data)
+    >>> len(read_public(path))
+    7
     """
     files = [Path(paths)] if isinstance(paths, str | os.PathLike) else [Path(p) for p in paths]
     if not files:
