@@ -86,14 +86,16 @@ def test_only_collisions_with_an_isolated_lepton_are_kept():
 
 
 def test_isolation_stops_at_the_cone_and_goes_round_the_circle():
-    """Neighbours are counted up to 0.3 away, also across φ = π; other leptons are not."""
+    """Everything else counts up to 0.3 away, also across φ = π, and another lepton as well."""
     near, far = (211, 30.0, 0.0, -3.05), (211, 30.0, 0.0, -2.7)
-    other = (11, 30.0, 0.0, -3.05)
+    strong, weak = (11, 30.0, 0.0, -3.05), (11, 10.0, 0.0, -3.05)
     lepton = (13, 40.0, 0.0, 3.1)
-    found = collide(particles([lepton, near], [lepton, far], [lepton, other]))
-    assert len(found) == 2
-    np.testing.assert_allclose(found.jets[:, 0, 0], [30.0, 0.0])
-    np.testing.assert_allclose(found.leptons[1, :2, 0], [40.0, 30.0])
+    found = collide(
+        particles([lepton, near], [lepton, far], [lepton, strong], [lepton, weak], [near])
+    )
+    np.testing.assert_allclose(found.leptons[:, :2, 0], [[40.0, 0.0], [40.0, 0.0]])
+    np.testing.assert_allclose(found.jets[:, :2, 0], [[30.0, 0.0], [10.0, 0.0]])
+    assert len(collide(particles([lepton, near], [near]))) == 0
 
 
 def test_softer_leptons_that_are_not_isolated_belong_to_their_jet():

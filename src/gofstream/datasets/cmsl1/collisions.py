@@ -76,7 +76,7 @@ def collide(particles: Particles) -> Collisions:
     lepton = (np.abs(direction[:, 1]) < limit) & (direction[:, 0] > _TRUE_LEPTON)
     lepton &= np.isin(event, event[lepton & (direction[:, 0] > _TRUE_TRIGGER)])
     candidates = np.flatnonzero(lepton)
-    isolated = candidates[_isolation(candidates, event, kind, direction) < ISOLATION]
+    isolated = candidates[_isolation(candidates, event, direction) < ISOLATION]
     kept = np.unique(event[isolated[direction[isolated, 0] > _TRUE_TRIGGER]])
 
     # Numbers of collisions become places among those kept; a lepton is not part of a jet as well.
@@ -110,8 +110,8 @@ def wrapped(angle: Floats) -> Floats:
     return (angle + np.pi) % (2 * np.pi) - np.pi
 
 
-def _isolation(rows: Ints, event: Ints, kind: Ints, direction: Floats) -> Floats:
-    """Sum pT of what is close to each lepton, over its own pT; other leptons do not count."""
+def _isolation(rows: Ints, event: Ints, direction: Floats) -> Floats:
+    """Sum pT of everything else that is close to each lepton, over its own pT."""
     starts = np.searchsorted(event, event[rows], side="left")
     counts = np.searchsorted(event, event[rows], side="right") - starts
     owner = np.repeat(np.arange(len(rows)), counts)
@@ -119,7 +119,7 @@ def _isolation(rows: Ints, event: Ints, kind: Ints, direction: Floats) -> Floats
     other = np.arange(counts.sum()) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
     deta = direction[other, 1] - direction[rows[owner], 1]
     dphi = wrapped(direction[other, 2] - direction[rows[owner], 2])
-    close = (np.hypot(deta, dphi) < ISOLATION_CONE) & (kind[other] != 11) & (kind[other] != 13)
+    close = (np.hypot(deta, dphi) < ISOLATION_CONE) & (other != rows[owner])
     around = np.bincount(owner[close], direction[other[close], 0], minlength=len(rows))
     return np.asarray(around / direction[rows, 0])
 

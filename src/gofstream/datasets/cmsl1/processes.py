@@ -38,7 +38,8 @@ class Process:
 _PLAIN_TAU = "TauDecays:mode = 0"
 _HIGGS = ("HiggsSM:gg2H = on", "25:onMode = off")
 
-#: Few of the QCD collisions have an isolated lepton, so each is observed up to 20 times.
+#: Few collisions of QCD, h0 and h± have a hard isolated lepton: each of them is observed up to 20,
+#: 2 or 3 times.
 PROCESS: Mapping[str, Process] = MappingProxyType(
     {
         "W": Process(
@@ -88,7 +89,11 @@ PROCESS: Mapping[str, Process] = MappingProxyType(
             1000,
         ),
         "h0tautau": Process(
-            PROCESSES["signal"], 6, (*_HIGGS, "25:m0 = 60.", "25:onIfMatch = 15 -15"), 200
+            PROCESSES["signal"],
+            6,
+            (*_HIGGS, "25:m0 = 60.", "25:onIfMatch = 15 -15"),
+            400,
+            copies=2,
         ),
         "hptaunu": Process(
             PROCESSES["signal"],
@@ -101,6 +106,7 @@ PROCESS: Mapping[str, Process] = MappingProxyType(
                 "37:onIfMatch = 15 16",
             ),
             100,
+            copies=3,
         ),
         "lq": Process(
             PROCESSES["signal"],
