@@ -182,11 +182,11 @@ def test_a_split_is_random_and_reproducible():
     # Collisions with few copies are not chosen more often than others.
     uids, sizes = np.unique(sm.uid, return_counts=True)
     chosen = np.zeros(len(uids))
-    for seed in range(200):
+    for seed in range(50):
         chosen += np.isin(uids, split(sm, 0.3, np.random.default_rng(seed))[0].uid)
     for group in (sizes < 18, sizes >= 18):
-        error = np.sqrt(0.3 * 0.7 / 200 / np.count_nonzero(group))
-        assert chosen[group].mean() / 200 == pytest.approx(0.3, abs=4 * error)
+        error = np.sqrt(0.3 * 0.7 / 50 / np.count_nonzero(group))
+        assert chosen[group].mean() / 50 == pytest.approx(0.3, abs=4 * error)
 
 
 def test_plain_splits_would_leak():

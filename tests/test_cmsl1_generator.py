@@ -314,7 +314,7 @@ def test_parts_are_fixed_and_keep_the_mixture():
 def here(tmp_path_factory):
     """Make all samples in this process, by the real generator."""
     folder = tmp_path_factory.mktemp("here")
-    make(folder, seed=3, events=40)
+    make(folder, seed=3, events=20)
     return folder
 
 
@@ -325,12 +325,12 @@ def test_made_files_hold_the_mixture_and_the_signals(here):
     sm = cmsl1.read("sm", here)
     check_events(sm)
     counts = {name: int(np.sum(sm.process == PROCESSES[name])) for name in MIXTURE}
-    assert counts == {"W": 25, "QCD": 13, "Z": 2, "ttbar": 0}
-    assert (np.diff(sm.process) != 0).sum() > 5
+    assert counts == {"W": 13, "QCD": 6, "Z": 1, "ttbar": 0}
+    assert (np.diff(sm.process) != 0).sum() > 3
     for name in SIGNALS:
         events = cmsl1.read(name, here)
         check_events(events)
-        assert len(events) == 4
+        assert len(events) == 2
 
 
 def test_files_depend_neither_on_workers_nor_on_being_stopped(here, tmp_path):
@@ -341,14 +341,14 @@ def test_files_depend_neither_on_workers_nor_on_being_stopped(here, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(StoppedError, match="stopped after 3 of 7 parts"):
-        make(tmp_path, seed=3, events=40, progress=stop)
+        make(tmp_path, seed=3, events=20, progress=stop)
     assert not (tmp_path / "sm.parquet").exists()
     seen = []
     with process_workers(2) as workers:
         paths = make(
             tmp_path,
             seed=3,
-            events=40,
+            events=20,
             executor=workers,
             progress=lambda done, total: seen.append((done, total)),
         )
@@ -362,10 +362,10 @@ def test_what_is_there_is_not_made_again_nor_overwritten(here):
     """The same request finds its files; another needs another folder."""
     before = {path: path.stat().st_mtime_ns for path in here.iterdir()}
     seen = []
-    paths = make(here, seed=3, events=40, progress=lambda *count: seen.append(count))
+    paths = make(here, seed=3, events=20, progress=lambda *count: seen.append(count))
     assert set(paths) == set(before)
     assert not seen
-    for other in ({"seed": 6, "events": 40}, {"seed": 3, "events": 50}):
+    for other in ({"seed": 6, "events": 20}, {"seed": 3, "events": 50}):
         with pytest.raises(InputError, match=r"sm\.parquet: was made with .*another folder"):
             make(here, **other)
     with pytest.raises(InputError, match="events must be positive"):

@@ -1,7 +1,7 @@
 """Generate CMS-L1-24D events: Pythia 8 collides, `detector` observes.
 
-Accepted events per second and core, about: W 250, top pairs 100, LQ 60, Z 200,
-h0 → ττ 20, h± → τν 10, QCD 4.
+Accepted events per second and core, about: Z 600, W 500, A → 4l 200, top pairs 80, LQ 45,
+h0 → ττ 40 (each collision twice), h± → τν 15 (three times), QCD 40 (twenty times).
 """
 
 from __future__ import annotations
@@ -94,8 +94,10 @@ def _pythia(process: Process, seed: int) -> Pythia:
 
 def _particles(pythia: Pythia) -> Particles:
     """Collide some times: the stable particles that can be seen."""
-    import awkward as ak
-
+    try:
+        import awkward as ak
+    except ImportError as error:
+        raise missing_extra("awkward", "pythia") from error
     record = pythia.nextBatch(_BATCH).prt
     event = np.repeat(np.arange(len(record)), ak.to_numpy(ak.num(record)))
     flat = ak.flatten(record)

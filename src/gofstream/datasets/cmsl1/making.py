@@ -73,7 +73,7 @@ def make(
 
     Notes
     -----
-    Typical use, about half an hour on one core for the default number of events::
+    Typical use, about forty minutes on one core for the default number of events::
 
         with gofstream.process_workers() as workers:
             cmsl1.make("l1", executor=workers)
