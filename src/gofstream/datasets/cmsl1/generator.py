@@ -6,6 +6,7 @@ h0 → ττ 40 (each collision twice), h± → τν 15 (three times), QCD 40 (tw
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -78,12 +79,19 @@ def _observed(
     return seen, number, (np.cumsum(accepted, axis=1) - 1)[number, look]
 
 
-def _pythia(process: Process, seed: int) -> Pythia:
+@cache
+def _untouched() -> Pythia:
+    """Read Pythia's own settings, once in each process: a quarter of a second."""
     try:
         from pythia8mc import Pythia
     except ImportError as error:
         raise missing_extra("pythia8mc", "pythia") from error
-    pythia = Pythia("", False)
+    return Pythia("", False)
+
+
+def _pythia(process: Process, seed: int) -> Pythia:
+    own = _untouched()
+    pythia = type(own)(own.settings, own.particleData, False)  # copies of both
     for command in (*_COMMON, *process.commands, "Random:setSeed = on", f"Random:seed = {seed}"):
         if not pythia.readString(command):
             raise GofstreamError(f"Pythia does not know {command!r}; install another version")
