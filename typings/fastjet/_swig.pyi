@@ -1,0 +1,3 @@
+class ClusterSequence:
+    @staticmethod
+    def set_fastjet_banner_stream(stream: None) -> None: ...
