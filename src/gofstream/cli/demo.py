@@ -24,7 +24,7 @@ from gofstream.toys.sources import Simulator
 FORMATS = (".png", ".pdf", ".svg")
 
 
-@click.command()
+@click.command(epilog="Example: gofstream demo --signal tail --out tail.png")
 @click.option(
     "--signal",
     type=click.Choice([*expo1d.SIGNALS, "none"]),
@@ -48,13 +48,9 @@ FORMATS = (".png", ".pdf", ".svg")
     help="Where the picture goes; the ending says the format (png, pdf, svg).",
 )
 def demo(signal: str, seed: int, toys: int, out: Path) -> None:
-    r"""Test eight batches of EXPO-1D data, and draw what was learnt.
+    """Test eight batches of EXPO-1D data, and draw what was learnt.
 
     The toys are kept beside the picture: a second run with the same seed uses them again.
-
-    \b
-    Example:
-      gofstream demo --signal tail --out tail.png
     """
     if out.suffix not in FORMATS:
         raise click.BadParameter(f"end the name in one of {', '.join(FORMATS)}", param_hint="--out")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from gofstream.cli.progress import blocks_bar
 from gofstream.execution import dask_workers, thread_workers
@@ -21,7 +20,7 @@ from gofstream.paper.experiment import Context, carry_out
 SHOWN = 12
 
 
-@click.command()
+@click.command(epilog="Example: gofstream paper expo1d-all --quick --out paper")
 @click.argument("name")
 @click.option("--quick/--full", default=True, help="Small samples, or those of the paper.")
 @click.option(
@@ -50,19 +49,14 @@ def paper(
     threads: int | None,
     dask: str | None,
 ) -> None:
-    r"""Run one experiment of the paper, or list them.
+    """Run one experiment of the paper, or list them.
 
     NAME is `list`, `all`, or one of the experiments listed. Each writes PNG, PDF and a JSON with
     every number and the verdict on every claim. A run that was stopped goes on from where it was.
-
-    \b
-    Example:
-      gofstream paper list
-      gofstream paper expo1d-all --quick --out paper
     """
     console = Console()
     if name == "list":
-        console.print(_listing())
+        click.echo(_listing())
         return
     chosen = list(EXPERIMENTS.values()) if name == "all" else [experiment(name)]
 
@@ -97,13 +91,14 @@ def _show_claims(console: Console, claims: list[Claim]) -> None:
         console.print(f"  … and {len(claims) - SHOWN} more claims in the JSON", highlight=False)
 
 
-def _listing() -> Table:
-    table = Table(title="Experiments of the paper (gofstream paper NAME)")
-    for heading in ("name", "in the paper", "shows", "quick", "full"):
-        table.add_column(heading)
+def _listing() -> str:
+    """Write what there is; experiments that share their toys cost them once."""
+    lines = ["Experiments of the paper: gofstream paper NAME [--full] (time on two cores)"]
     for item in EXPERIMENTS.values():
-        table.add_row(item.name, item.paper, item.shows, _cost(item.quick), _cost(item.full))
-    return table
+        cost = f"{_cost(item.quick)}, full {_cost(item.full)}"
+        lines += ["", f"{item.name}  ({cost})", f"    {item.paper}", f"    {item.shows}"]
+    lines += ["", "Those of one data set share their toys: the first one pays."]
+    return "\n".join(lines)
 
 
 def _cost(minutes: float) -> str:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from gofstream.errors import InputError, nearest_names
-from gofstream.paper import expo1d, reconstruction, schemes, storage, trends
+from gofstream.paper import (
+    cmsl1,
+    dimuon5d,
+    expo1d,
+    reconstruction,
+    schemes,
+    storage,
+    timing,
+    trends,
+)
 from gofstream.paper.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -56,6 +65,62 @@ EXPERIMENTS: dict[str, Experiment] = {
             2,
             40,
             expo1d.sat_and_all,
+        ),
+        Experiment(
+            "dimuon5d-data",
+            "Table 5d-dataset",
+            "the input columns and masses, and the median Z of the ideal test for each signal",
+            0.2,
+            0.5,
+            dimuon5d.ideal_table,
+        ),
+        Experiment(
+            "dimuon5d-all",
+            "Figures 5D-zprime300-1, 5D-nplm-all-1 and 5D-nplm-all-2",
+            "power of all and sum against the number of batches",
+            5,
+            200,
+            dimuon5d.all_and_sum,
+        ),
+        Experiment(
+            "dimuon5d-one",
+            "Figures 5D-nplm-one and 5D-nplm-one-app",
+            "what one batch tells when all have been learnt from, against single and all",
+            5,
+            200,
+            dimuon5d.one_and_single,
+        ),
+        Experiment(
+            "dimuon5d-sat",
+            "Figures 5D-nplm-sat_aggr4 and 5D-nplm-sat_aggr1",
+            "what is left when the data are gone: sat against all and one",
+            5,
+            200,
+            dimuon5d.sat_and_all,
+        ),
+        Experiment(
+            "cmsl1-data",
+            "Figures cms-l1-input-panel1 and cms-l1-input-panel2",
+            "the 24 input columns of the Standard Model and four signals",
+            0.2,
+            0.2,
+            cmsl1.inputs,
+        ),
+        Experiment(
+            "cmsl1-summary",
+            "Figure summary-cms-l1",
+            "median Z of every strategy for four signals",
+            3,
+            30,
+            cmsl1.summary,
+        ),
+        Experiment(
+            "time-per-batch",
+            "Table hyper",
+            "hyper-parameters and time per batch beside the paper's; time against batch size",
+            2,
+            20,
+            timing.timing,
         ),
         Experiment(
             "processed-batches",

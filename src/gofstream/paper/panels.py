@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from gofstream.inference.power import power
-from gofstream.report.plots import SERIES
+from gofstream.report.plots import SERIES, SKY
 
 Floats = NDArray[np.float64]
 #: The p-values of signal toys, by what the legend calls the test.
@@ -67,4 +67,24 @@ def draw_power(axes: Axes, curves: Curves, least: float) -> None:
     axes.set_xscale("log")
     axes.set_xlim(LEVELS[0], 1)
     axes.set_ylim(0, 1.02)
+    axes.tick_params(labelsize=8)
+
+
+def draw_marginals(
+    axes: Axes, samples: Mapping[str, Floats], edges: Floats, label: str, *, log_x: bool = False
+) -> None:
+    """Draw the shape of one column in several samples; the first is filled."""
+    for i, (name, values) in enumerate(samples.items()):
+        counts, _ = np.histogram(values, edges)
+        shape = counts / max(1, len(values))
+        style = STYLES[(i - 1) % len(STYLES)]
+        if i == 0:
+            axes.stairs(shape, edges, fill=True, color=SKY, alpha=0.4, label=name)
+        else:
+            axes.stairs(shape, edges, color=SERIES[i - 1], ls=style, lw=1.4, label=name)
+    axes.set_yscale("log")
+    if log_x:
+        axes.set_xscale("log")
+    axes.set_xlabel(label)
+    axes.set_ylabel("share of events per bin", fontsize=8)
     axes.tick_params(labelsize=8)
