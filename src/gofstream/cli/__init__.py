@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from typing import TextIO
 
 import click
 from threadpoolctl import threadpool_limits
@@ -27,6 +29,7 @@ cli.add_command(paper)
 
 def main() -> None:
     """Run the command line: a user's mistake is one message and exit code 2."""
+    warnings.showwarning = _show_warning
     try:
         # One BLAS thread: the products are small enough that more would only get in each other's
         # way (DESIGN, dependencies).
@@ -38,3 +41,15 @@ def main() -> None:
     except (GofstreamError, OSError) as error:
         click.echo(f"gofstream: {error}", err=True)
         sys.exit(2)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Show what the user should know, without the line of code that says so."""
+    click.echo(f"gofstream: {message}", err=True)

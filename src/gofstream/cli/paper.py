@@ -82,8 +82,8 @@ def paper(
 def _show_claims(console: Console, claims: list[Claim]) -> None:
     for claim in claims[:SHOWN]:
         console.print(
-            f"  {claim.verdict:>13}  {claim.name}: {claim.value:+.2f} "
-            f"({claim.low:+.2f} … {claim.high:+.2f})",
+            f"  {claim.verdict:>13}  {claim.name}: {claim.value:.2f} "
+            f"({claim.low:.2f} to {claim.high:.2f})",
             highlight=False,
             markup=False,
         )

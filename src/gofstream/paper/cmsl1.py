@@ -205,7 +205,7 @@ def inputs(context: Context) -> Outcome:
     figures = {}
     for ending, rows in panels.items():
         figure = Figure(figsize=(11, 2.5 * len(rows) + 0.6), layout="constrained")
-        figure.suptitle(f"CMS-L1-24D: input columns ({STAND_IN})", fontsize=11)
+        figure.suptitle(f"CMS-L1-24D: input columns\n{STAND_IN}", fontsize=11)
         grid = figure.subplots(len(rows), 3)
         for line, name in zip(grid, rows, strict=True):
             for axes, what in zip(line, ("pt", "eta", "phi"), strict=True):
@@ -226,6 +226,7 @@ def inputs(context: Context) -> Outcome:
                     key: {"zero": float(np.mean(v == 0)), "mean": float(v.mean())}
                     for key, v in values.items()
                 }
-        grid[0][0].legend(fontsize=7, frameon=False)
+        handles, names = grid[0][0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside lower center", ncols=5, frameon=False)
         figures[ending] = figure
     return Outcome(figures, seen)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -83,8 +84,12 @@ def draw_marginals(
         else:
             axes.stairs(shape, edges, color=SERIES[i - 1], ls=style, lw=1.4, label=name)
     axes.set_yscale("log")
+    axes.yaxis.set_minor_formatter(NullFormatter())
     if log_x:
         axes.set_xscale("log")
+        ticks = [x for x in (20, 50, 100, 200, 500, 1000) if edges[0] <= x <= edges[-1]]
+        axes.set_xticks(ticks, [str(x) for x in ticks])
+        axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel(label)
     axes.set_ylabel("share of events per bin", fontsize=8)
     axes.tick_params(labelsize=8)

@@ -65,7 +65,7 @@ def reconstruction(context: Context) -> Outcome:
     """Figure 1D-reco-narrow, and how often the aggregate is nearer to the truth than its parts."""
     size = preset("expo1d")
     rng = np.random.default_rng(context.seed)
-    rows = size.n_reference if context.full else size.n_reference // 4
+    rows = size.n_reference if context.full else size.n_reference // 2
     reference = Sample.from_array(expo1d.reference(rows, rng), name="reference")
     expected = [size.expected / BATCHES] * BATCHES
     learner = Learner.prepare(reference, size.settings, expected=expected[0], rng=rng)

@@ -41,7 +41,7 @@ def storage(context: Context) -> Outcome:
     """Count what is kept as batches are processed, and check the formulas on real models."""
     size = preset("expo1d")
     rng = np.random.default_rng(context.seed)
-    rows = size.n_reference if context.full else size.n_reference // 10
+    rows = size.n_reference if context.full else size.n_reference // 2
     share = size.expected / size.batches
     reference = Sample.from_array(expo1d.reference(rows, rng))
     learner = Learner.prepare(reference, size.settings, expected=share, rng=rng)

@@ -144,7 +144,10 @@ def _draw_ratio(
     if content.true_ratio is not None:
         axes.plot(content.grid, content.true_ratio, color=ORANGE, lw=1.5, ls="--", zorder=4)
     axes.set_xlim(content.edges[0], content.edges[-1])
-    axes.set_ylim(0, 2.1)
+    highest = max(content.aggregate_ratio.max(), 1.0)
+    if content.true_ratio is not None:
+        highest = max(highest, content.true_ratio.max())
+    axes.set_ylim(0, float(np.clip(1.15 * highest, 2.1, 8)))
 
 
 def plot_power(
