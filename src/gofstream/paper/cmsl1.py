@@ -28,12 +28,12 @@ from gofstream.toys.sources import Injected, Pool
 Floats = NDArray[np.float64]
 
 BATCHES = 5
-QUICK, FULL = (200, 60), (1000, 300)
+QUICK, FULL = (300, 60), (1000, 200)
 #: N(S)/√N(R), as in the paper: 0.2 and 0.4 % of a million.
 STRENGTHS = (2.0, 4.0)
 #: The paper's 10 million and 1 million do not fit the sample: so much smaller.
-N_REFERENCE, EXPECTED = 20_000, 1000.0
-CENTRES = {False: 1000, True: 10_000}
+N_REFERENCE, EXPECTED = 20_000, 2000.0
+CENTRES = {False: 1000, True: 3000}
 NAMES = ("all", "one", "sat", "next", "single")
 
 

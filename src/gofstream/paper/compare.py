@@ -128,20 +128,20 @@ def powers_redrawn(null: Floats, found: Floats, draws: NDArray[np.int64]) -> Flo
     found : (S, K) t of signal toys.
     """
     toys, columns = null.shape
-    order = np.argsort(null, axis=0)
-    ranked = np.take_along_axis(null, order, axis=0)
-    places = [np.searchsorted(ranked[:, k], null[:, k], side="left") for k in range(columns)]
-    seen = [np.searchsorted(ranked[:, k], found[:, k], side="left") for k in range(columns)]
-    powers = np.empty(len(draws))
-    for r, times in enumerate(draws):
-        least_null, least_found = np.full(toys, np.inf), np.full(len(found), np.inf)
-        for k in range(columns):
-            # Null toys with t at least that of rank i, for every i; none beyond the last.
-            above = np.append(np.cumsum(times[order[:, k]][::-1])[::-1], 0)
-            least_null = np.minimum(least_null, above[places[k]])
-            least_found = np.minimum(least_found, 1 + above[seen[k]])  # itself included
-        by_merit = np.argsort(least_null)
-        counted = np.append(0, np.cumsum(times[by_merit]))
-        lower = counted[np.searchsorted(least_null[by_merit], least_found, side="right")]
-        powers[r] = np.mean((1 + lower) / (1 + toys) <= LEVEL)
-    return powers
+    least_null = np.full((len(draws), toys), toys + 1)
+    least_found = np.full((len(draws), len(found)), toys + 1)
+    for k in range(columns):
+        order = np.argsort(null[:, k])
+        ranked = null[order, k]
+        # Null toys with t at least that of rank i, for every i; none beyond the last.
+        above = np.zeros((len(draws), toys + 1), dtype=np.int64)
+        above[:, :-1] = np.cumsum(draws[:, order[::-1]], axis=1)[:, ::-1]
+        np.minimum(least_null, above[:, np.searchsorted(ranked, null[:, k])], out=least_null)
+        seen = 1 + above[:, np.searchsorted(ranked, found[:, k])]  # itself included
+        np.minimum(least_found, seen, out=least_found)
+    # How many null toys have each merit, summed up from the smallest.
+    rows = np.arange(len(draws))[:, None] * (toys + 2)
+    counted = np.bincount((rows + least_null).ravel(), draws.ravel(), len(draws) * (toys + 2))
+    lower = np.cumsum(counted.reshape(len(draws), -1), axis=1)
+    p = (1 + np.take_along_axis(lower, least_found, axis=1)) / (1 + toys)
+    return np.asarray(np.mean(p <= LEVEL, axis=1))

@@ -25,7 +25,7 @@ from gofstream.settings import Settings, preset
 from gofstream.toys.sources import Injected, Pool, Replaced, Source, split_off_pool
 
 BATCHES = (1, 2, 4)
-QUICK, FULL = (200, 60), (300, 100)
+QUICK, FULL = (400, 60), (300, 100)
 #: Drell-Yan events of the full version.
 EVENTS = 1_000_000
 #: The quick version has so many times fewer expected events; fractions grow so that S/√B stays.
@@ -215,7 +215,14 @@ def _data_figure() -> Figure:
             key: sample.values[:, sample.columns.index(name)].astype(np.float64)
             for key, sample in samples.items()
         }
-        draw_marginals(axes, values, edges, label, log_x=name.startswith("pt"))
+        draw_marginals(
+            axes,
+            values,
+            edges,
+            label,
+            log_x=name.startswith("pt"),
+            log_y=not name.startswith("eta"),
+        )
     masses = {key: dimuon5d.mass(sample) for key, sample in samples.items()}
     draw_marginals(panels[5], masses, np.geomspace(60, 1000, 60), "mass (GeV)", log_x=True)
     handles, names = panels[0].get_legend_handles_labels()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -119,6 +120,15 @@ def carry_out(experiment: Experiment, context: Context) -> tuple[Outcome, list[P
         "numbers": outcome.numbers,
     }
     temporary = path.with_suffix(".json.part")
-    temporary.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n")
+    temporary.write_text(json.dumps(_strict(record), indent=1, allow_nan=False) + "\n")
     temporary.rename(path)
     return outcome, [*paths, path]
+
+
+def _strict(content: Any) -> Any:
+    """Put null where JSON has no number: a Z without bound, for one."""
+    if isinstance(content, Mapping):
+        return {key: _strict(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [_strict(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content

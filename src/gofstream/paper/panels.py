@@ -66,13 +66,19 @@ def draw_power(axes: Axes, curves: Curves, least: float) -> None:
     for sigma in (1, 2, 3):
         axes.axvline(float(stats.norm.sf(sigma)), color="0.85", lw=0.8, zorder=0)
     axes.set_xscale("log")
-    axes.set_xlim(LEVELS[0], 1)
+    axes.set_xlim(max(LEVELS[0], least / 2), 1)
     axes.set_ylim(0, 1.02)
     axes.tick_params(labelsize=8)
 
 
 def draw_marginals(
-    axes: Axes, samples: Mapping[str, Floats], edges: Floats, label: str, *, log_x: bool = False
+    axes: Axes,
+    samples: Mapping[str, Floats],
+    edges: Floats,
+    label: str,
+    *,
+    log_x: bool = False,
+    log_y: bool = True,
 ) -> None:
     """Draw the shape of one column in several samples; the first is filled."""
     for i, (name, values) in enumerate(samples.items()):
@@ -83,8 +89,9 @@ def draw_marginals(
             axes.stairs(shape, edges, fill=True, color=SKY, alpha=0.4, label=name)
         else:
             axes.stairs(shape, edges, color=SERIES[i - 1], ls=style, lw=1.4, label=name)
-    axes.set_yscale("log")
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    if log_y:
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(NullFormatter())
     if log_x:
         axes.set_xscale("log")
         ticks = [x for x in (20, 50, 100, 200, 500, 1000) if edges[0] <= x <= edges[-1]]

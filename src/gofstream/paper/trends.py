@@ -30,7 +30,7 @@ Lines = Mapping[str, Sequence[Power]]
 
 SIGNALS = ("bulk", "tail")
 BATCHES = 8
-QUICK, FULL = (200, 60), (600, 200)
+QUICK, FULL = (400, 60), (600, 200)
 #: Sizes of the reference, in units of the study's own.
 SIZES = (0.1, 0.25, 1.0, 2.5)
 #: Penalties, from under-regularised to one that flattens the models.
