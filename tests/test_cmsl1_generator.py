@@ -340,7 +340,7 @@ def test_files_depend_neither_on_workers_nor_on_being_stopped(here, tmp_path):
         if done == 3:
             raise KeyboardInterrupt
 
-    with pytest.raises(StoppedError, match="stopped after 3 of 7 parts"):
+    with pytest.raises(StoppedError, match="stopped with 3 of 7 parts made"):
         make(tmp_path, seed=3, events=20, progress=stop)
     assert not (tmp_path / "sm.parquet").exists()
     seen = []
@@ -366,7 +366,7 @@ def test_what_is_there_is_not_made_again_nor_overwritten(here):
     assert set(paths) == set(before)
     assert not seen
     for other in ({"seed": 6, "events": 20}, {"seed": 3, "events": 50}):
-        with pytest.raises(InputError, match=r"sm\.parquet: was made with .*another folder"):
+        with pytest.raises(InputError, match=r"sm\.parquet was made with .*another folder"):
             make(here, **other)
     with pytest.raises(InputError, match="events must be positive"):
         make(here, seed=3, events=0)

@@ -28,7 +28,9 @@ _KEY = b"gofstream"
 def write_columns(
     path: Path, columns: Mapping[str, ArrayLike], made_with: Mapping[str, object]
 ) -> None:
-    """Write columns as float32, with how they were made; the file appears when it is whole.
+    """Write columns, with how they were made; the file appears when it is whole.
+
+    Numbers with a point are written as float32, others as they are.
 
     Parameters
     ----------
@@ -52,7 +54,9 @@ def write_columns(
         import pyarrow.parquet as pq
     except ImportError as error:
         raise missing_extra("pyarrow", "parquet") from error
-    arrays = {name: pa.array(np.asarray(column, np.float32)) for name, column in columns.items()}
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    real = [name for name, array in arrays.items() if array.dtype.kind == "f"]
+    arrays |= {name: arrays[name].astype(np.float32) for name in real}
     note = {_KEY: json.dumps(dict(made_with)).encode()}
     table = pa.table(arrays).replace_schema_metadata(note)
     # The same folder, so that the renaming cannot fall between two file systems; a name of its
@@ -60,20 +64,17 @@ def write_columns(
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         # Bytes of a kind side by side: random mantissas do not compress, exponents do.
-        pq.write_table(
-            table,
-            partial,
-            compression="zstd",
-            compression_level=19,
-            use_dictionary=False,
-            use_byte_stream_split=True,
-        )
+        encodings: dict[str, Any] = {
+            "use_dictionary": [name for name in arrays if name not in real],
+            "use_byte_stream_split": real,
+        }
+        pq.write_table(table, partial, compression="zstd", compression_level=19, **encodings)
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
 
 
-def read_columns(path: Path, names: Sequence[str]) -> dict[str, NDArray[np.floating[Any]]]:
+def read_columns(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
     """Read columns of a Parquet file.
 
     Raises

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from gofstream.datasets.ideal import IdealTest
 from gofstream.inference.power import Difference
 
 Verdict = Literal["holds", "does not hold", "not resolved"]
@@ -88,6 +89,27 @@ def not_less(difference: Difference) -> Verdict:
     if difference.low > -MARGIN:
         return "holds"
     return "does not hold" if difference.high < 0 else "not resolved"
+
+
+def ideal_z(name: str, test: IdealTest, expected: float, toys: int, note: str) -> Claim:
+    """Judge the paper's median Z of the ideal test, which it prints with one decimal.
+
+    Parameters
+    ----------
+    note : what to say where ours differs.
+    """
+    low, high = (test.median_z + sign * 1.96 * test.median_z_error for sign in (-1, 1))
+    agrees = low - 0.1 <= test.paper_z <= high + 0.1
+    return Claim(
+        f"ideal Z of {name}",
+        f"the median Z of the ideal test for {name} at N(R) = {expected:.0f} is {test.paper_z}",
+        "holds" if agrees else "does not hold",
+        round(test.median_z, 3),
+        round(low, 3),
+        round(high, 3),
+        toys,
+        "" if agrees else note,
+    )
 
 
 def tally(claims: list[Claim]) -> str:

@@ -11,10 +11,8 @@ not those files. `read_public` reads those.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 
@@ -28,10 +26,11 @@ from gofstream.datasets.cmsl1.events import (
     split,
     varying,
 )
-from gofstream.datasets.cmsl1.files import from_parquet
+from gofstream.datasets.cmsl1.files import read_events
 from gofstream.datasets.cmsl1.making import make
 from gofstream.datasets.cmsl1.processes import MIXTURE
 from gofstream.datasets.cmsl1.public import read_public
+from gofstream.datasets.storage import SHIPPED
 from gofstream.errors import InputError, nearest_names
 
 __all__ = [
@@ -118,7 +117,7 @@ SIGNALS: Mapping[str, PublicFile] = MappingProxyType(
 )
 
 
-def read(name: str, folder: str | os.PathLike[str] | None = None) -> L1Events:
+def read(name: str, folder: str | Path | None = None) -> L1Events:
     """Read a sample by name: "sm", or one of `SIGNALS`.
 
     The sample has the 24 columns of the paper. One of them, ``met_eta``, is zero in every event:
@@ -145,8 +144,4 @@ def read(name: str, folder: str | os.PathLike[str] | None = None) -> L1Events:
     names = (BACKGROUND.name, *SIGNALS)
     if name not in names:
         raise InputError(f"CMS-L1 has no sample {name!r}; {nearest_names(name, names)}")
-    if folder is not None:
-        return from_parquet(Path(folder) / f"{name}.parquet")
-    shipped = resources.files("gofstream.datasets") / "samples" / "cmsl1" / f"{name}.parquet"
-    with resources.as_file(shipped) as path:
-        return from_parquet(path)
+    return read_events((SHIPPED / "cmsl1" if folder is None else Path(folder)) / f"{name}.parquet")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -182,21 +181,3 @@ def split(events: L1Events, part: float, rng: np.random.Generator) -> tuple[L1Ev
         first[rows] = chosen[group]
     name = events.sample.name
     return events.take(first, f"part of {name}"), events.take(~first, f"rest of {name}")
-
-
-def gather(parts: Sequence[L1Events], name: str) -> L1Events:
-    """Put events one after another."""
-    sample = build(
-        np.concatenate([part.sample.values for part in parts]),
-        COLUMNS,
-        None,
-        UNITS,
-        (),
-        name,
-        copy=False,
-    )
-    uid, copy, process = (
-        np.concatenate([getattr(part, what) for part in parts])
-        for what in ("uid", "copy", "process")
-    )
-    return L1Events(sample, uid, copy, process)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Executor, Future, as_completed
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +12,8 @@ from numpy.typing import NDArray
 from gofstream.datasets.dimuon5d.events import COLUMNS, pair_mass
 from gofstream.datasets.dimuon5d.generator import PROCESSES, SLICES, generate, slice_sums
 from gofstream.datasets.dimuon5d.spectrum import EDGES, SPECTRA_COLUMNS, ZPRIMES
-from gofstream.datasets.storage import made_with, read_columns, write_columns
-from gofstream.errors import InputError, StoppedError, missing_extra
-from gofstream.execution import worker_died
+from gofstream.datasets.parts import Columns, Progress, Shelf, one_after_another
+from gofstream.datasets.storage import read_columns
 
 FloatArray = NDArray[np.float64]
 
@@ -39,15 +35,22 @@ class Part:
     number: int
     size: int
 
-    def run(self, seed: int) -> FloatArray:
-        """Do it; the result is a table with the columns of `columns`."""
+    @property
+    def label(self) -> str:
+        """What tells it from the other parts of the sample."""
+        return f"{self.number}-{self.size}"
+
+    def run(self, seed: int) -> Columns:
+        """Do it."""
         if self.sample == "spectra":
             low, high, cross_section = SLICES[self.number]
             key = (_SPECTRA_KEY, self.number)
             found = slice_sums(low, high, EDGES, self.size, seed=seed, key=key)
-            return cross_section * np.stack([found.counts, found.linear, found.quadratic], axis=1)
-        key = (list(PROCESSES).index(self.sample), self.number)
-        return generate(PROCESSES[self.sample], self.size, seed=seed, key=key)
+            made = cross_section * np.stack([found.counts, found.linear, found.quadratic], axis=1)
+        else:
+            key = (list(PROCESSES).index(self.sample), self.number)
+            made = generate(PROCESSES[self.sample], self.size, seed=seed, key=key)
+        return dict(zip(self.columns, made.T, strict=True))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -61,7 +64,7 @@ def make(
     seed: int = 1,
     events: int = 1_000_000,
     executor: Executor | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[Path]:
     """Make all samples and the mass spectra with Pythia 8, and write them as Parquet.
 
@@ -100,59 +103,16 @@ def make(
         with gofstream.process_workers() as workers:
             dimuon5d.make("dimuon", executor=workers)
     """
-    if events < 1 or seed < 0:
-        raise InputError(f"events must be positive and seed not negative, got {events} and {seed}")
-    shelf = _Shelf(Path(folder), seed, events, _pythia_version())
-    shelf.folder.mkdir(parents=True, exist_ok=True)
+    shelf = Shelf.of(Path(folder), seed, events)
     plan = _plan(events)
     missing = [name for name in plan if not shelf.has(name)]
-    _run([part for name in missing for part in plan[name]], shelf, executor, progress)
+    shelf.run([part for name in missing for part in plan[name]], executor, progress)
     for name in missing:
-        _assemble(plan[name], shelf)
+        parts = plan[name]
+        tables = shelf.tables(parts, parts[0].columns)
+        whole = _merge_spectra(tables, shelf) if name == "spectra" else one_after_another(tables)
+        shelf.finish(parts, whole)
     return [shelf.file(name) for name in plan]
-
-
-@dataclass(frozen=True, slots=True)
-class _Shelf:
-    """Where files go and what has to be true of them."""
-
-    folder: Path
-    seed: int
-    events: int
-    pythia: str
-
-    @property
-    def note(self) -> dict[str, object]:
-        """What every file says about how it was made."""
-        return {"seed": self.seed, "events": self.events, "pythia": self.pythia}
-
-    def file(self, name: str) -> Path:
-        """Where a whole sample goes."""
-        return self.folder / f"{name}.parquet"
-
-    def part(self, part: Part) -> Path:
-        """Where a part waits for the others of its sample."""
-        return self.folder / f"{part.sample}.part-{part.number}-{part.size}.parquet"
-
-    def has_part(self, part: Part) -> bool:
-        """Tell whether a part is there, from an earlier run of the same kind."""
-        path = self.part(part)
-        return path.exists() and made_with(path) == self.note
-
-    def has(self, name: str) -> bool:
-        """Tell whether a sample is there; refuse to replace one that was made otherwise."""
-        path = self.file(name)
-        if not path.exists():
-            return False
-        found = made_with(path)
-        if found == self.note:
-            return True
-        there = ", ".join(f"{key} {value}" for key, value in found.items()) or "something else"
-        asked = ", ".join(f"{key} {value}" for key, value in self.note.items())
-        raise InputError(
-            f"{path} was made with {there}, not with {asked}; ask for the same, choose another "
-            "folder, or delete it"
-        )
 
 
 def _plan(events: int) -> dict[str, list[Part]]:
@@ -167,72 +127,14 @@ def _plan(events: int) -> dict[str, list[Part]]:
     return plan
 
 
-def _run(
-    parts: list[Part],
-    shelf: _Shelf,
-    executor: Executor | None,
-    progress: Callable[[int, int], None] | None,
-) -> None:
-    """Do what is not done yet, and write each part as it comes."""
-    wanted = [part for part in parts if not shelf.has_part(part)]
-    done = len(parts) - len(wanted)
-
-    def keep(part: Part, table: FloatArray) -> None:
-        nonlocal done
-        write_columns(shelf.part(part), dict(zip(part.columns, table.T, strict=True)), shelf.note)
-        done += 1
-        if progress is not None:
-            progress(done, len(parts))
-
-    def stopped(why: str) -> StoppedError:
-        return StoppedError(
-            f"{why} with {done} of {len(parts)} parts made; they are kept in {shelf.folder}, and "
-            "the same command goes on from there"
-        )
-
-    futures: dict[Future[FloatArray], Part] = {}
-    try:
-        if executor is None:
-            for part in wanted:
-                keep(part, part.run(shelf.seed))
-            return
-        futures = {executor.submit(part.run, shelf.seed): part for part in wanted}
-        for future in as_completed(futures):
-            keep(futures[future], future.result())
-    except KeyboardInterrupt as stop:
-        raise stopped("stopped") from stop
-    except Exception as error:
-        if worker_died(error):
-            raise stopped("a worker died") from error
-        raise
-    finally:
-        for future in futures:
-            future.cancel()
-
-
-def _assemble(parts: list[Part], shelf: _Shelf) -> None:
-    """Put the parts of a sample into one file, and remove them."""
-    name, columns = parts[0].sample, parts[0].columns
-    tables = [read_columns(shelf.part(part), columns) for part in parts]
-    if name == "spectra":
-        whole = _merge_spectra(tables, shelf)
-    else:
-        whole = {key: np.concatenate([table[key] for table in tables]) for key in columns}
-    write_columns(shelf.file(name), whole, shelf.note)
-    for part in parts:
-        shelf.part(part).unlink()
-
-
-def _merge_spectra(
-    tables: list[dict[str, NDArray[np.floating[Any]]]], shelf: _Shelf
-) -> dict[str, NDArray[np.floating[Any]]]:
+def _merge_spectra(tables: list[Columns], shelf: Shelf) -> Columns:
     """Add the slices, which are in cross sections, and set the Z' beside them."""
     drell_yan, linear, quadratic = (
         np.sum([table[key].astype(np.float64) for table in tables], axis=0)
         for key in SPECTRA_COLUMNS[2:5]
     )
     whole = float(drell_yan.sum())
-    columns: dict[str, NDArray[np.floating[Any]]] = {
+    columns = {
         "low": EDGES[:-1],
         "high": EDGES[1:],
         "sm": drell_yan / whole,
@@ -243,10 +145,3 @@ def _merge_spectra(
         masses = pair_mass(*read_columns(shelf.file(name), COLUMNS).values())
         columns[name] = np.histogram(masses, EDGES)[0] / len(masses)
     return columns
-
-
-def _pythia_version() -> str:
-    try:
-        return version("pythia8mc")
-    except PackageNotFoundError as error:
-        raise missing_extra("pythia8mc", "pythia") from error
