@@ -22,7 +22,7 @@ from gofstream.datasets.cmsl1 import (
 )
 from gofstream.datasets.cmsl1.files import as_columns
 from gofstream.datasets.storage import made_with, write_columns
-from gofstream.errors import GofstreamWarning, InputError
+from gofstream.errors import ColumnError, GofstreamWarning, InputError
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.scaling import Scaling
 from gofstream.settings import Settings
