@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import gofstream
 
 ROOT = Path(__file__).parents[1]
@@ -48,9 +50,10 @@ def test_public_names_are_pinned() -> None:
     assert all(hasattr(gofstream, name) for name in gofstream.__all__)
 
 
-def test_readme_code_runs(tmp_path: Path) -> None:
-    """The Python shown in the README does what it says, with warnings as errors."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize("page", ["README.md", "docs/paper.md"])
+def test_code_shown_runs(page: str, tmp_path: Path) -> None:
+    """The Python shown does what it says, with warnings as errors."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
         done = subprocess.run(
@@ -62,7 +65,7 @@ def test_readme_code_runs(tmp_path: Path) -> None:
             cwd=tmp_path,
         )
         assert done.returncode == 0, done.stderr
-        assert "\nall " in done.stdout
+        assert "\nall " in done.stdout or (tmp_path / "power.png").exists()
 
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:
