@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import MappingProxyType
@@ -21,6 +22,7 @@ from gofstream.paper import claims, cmsl1, dimuon5d, expo1d, trends
 from gofstream.paper.catalogue import EXPERIMENTS
 from gofstream.paper.claims import MARGIN
 from gofstream.paper.compare import LEVEL, Comparison, Strategy, powers_redrawn
+from gofstream.paper.gallery import page
 from gofstream.statistics import STATISTICS
 
 Floats = NDArray[np.float64]
@@ -202,3 +204,17 @@ def test_an_unknown_experiment_is_refused() -> None:
     assert result.exit_code != 0
     assert "nearest: " in str(result.exception)
     assert "'expo1d-all'" in str(result.exception)
+
+
+def test_a_gallery_shows_what_was_run(out: Path, tmp_path: Path) -> None:
+    """Pictures and numbers are copied; each section has its verdicts and its command."""
+    run("schemes", out)
+    run("storage", out)
+    text = page(out, tmp_path / "gallery")
+    assert (tmp_path / "gallery.md").read_text() == text
+    assert "## storage\n" in text
+    assert "`gofstream paper storage --quick --toys 20 --seed 1`" in text
+    assert "| values of F that sat needs | holds |" in text
+    for link in re.findall(r"\]\((gallery/[^)]+)\)", text):
+        assert (tmp_path / link).stat().st_size > 100
+    assert "(gallery/schemes-strategies.png)" in text

@@ -49,6 +49,12 @@ class Context:
             return null, signal
         return self.toys, max(10, round(self.toys * signal / null))
 
+    def command(self, name: str) -> str:
+        """What to type for the same numbers."""
+        size = "--full" if self.full else "--quick"
+        toys = "" if self.toys is None else f" --toys {self.toys}"
+        return f"gofstream paper {name} {size}{toys} --seed {self.seed}"
+
     def folder(self, study: str) -> Path:
         """Where the toys of a study are kept."""
         size = "full" if self.full else "quick"
@@ -112,6 +118,7 @@ def carry_out(experiment: Experiment, context: Context) -> tuple[Outcome, list[P
     record = {
         "experiment": experiment.name,
         "paper": experiment.paper,
+        "command": context.command(experiment.name),
         "size": "full" if context.full else "quick",
         "seed": context.seed,
         "version": __version__,
