@@ -50,7 +50,7 @@ class Context:
         return self.toys, max(10, round(self.toys * signal / null))
 
     def command(self, name: str) -> str:
-        """What to type for the same numbers."""
+        """Say what to type for the same numbers."""
         size = "--full" if self.full else "--quick"
         toys = "" if self.toys is None else f" --toys {self.toys}"
         return f"gofstream paper {name} {size}{toys} --seed {self.seed}"
