@@ -11,7 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor, Executor
+from concurrent.futures import BrokenExecutor, Executor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -192,6 +192,25 @@ def test_killed_dask_workers_are_replaced(
     if victims == 2:
         assert len({pid for pid, _ in plan.noted()}) > 2
     assert found.tobytes() == table.tobytes()
+
+
+def done_and_gone(delay: float) -> float:
+    """Give a result, and take the worker that holds it away before or after it is fetched."""
+    threading.Timer(delay, os._exit, (1,)).start()
+    return delay
+
+
+def test_results_lost_with_their_worker_do_not_leave_futures_open(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Every future ends, whether its result was fetched in time or not."""
+    with (
+        caplog.at_level(logging.CRITICAL, "distributed"),
+        dask_workers("local", 2) as executor,
+    ):
+        futures = [executor.submit(done_and_gone, 0.002 * k) for k in range(6)]
+        ended = wait(futures, timeout=120)
+    assert not ended.not_done
 
 
 def test_a_killed_process_stops_the_run(table: Floats, tmp_path: Path) -> None:

@@ -7,10 +7,17 @@ All work with one BLAS thread, so that workers do not get in each other's way.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ThreadPoolExecutor,
+)
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +28,7 @@ from gofstream.errors import missing_extra
 if TYPE_CHECKING:
     from dask_jobqueue import JobQueueCluster
     from distributed import Client
+    from distributed import Future as DaskFuture
 
 
 def cores() -> int:
@@ -95,7 +103,37 @@ def dask_workers(where: str | Client = "local", count: int | None = None) -> Ite
         else:
             client = stack.enter_context(Client(where))
         client.wait_for_workers(1)
-        yield client.get_executor(pure=False)
+        yield _OnDask(client)
+
+
+class _OnDask(Executor):
+    """Tasks on a Dask client, as futures that always end.
+
+    Dask's own executor leaves a future open for ever when the worker that has done its task dies
+    before the result was fetched.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run a function on some worker; a result that is lost counts as cancelled."""
+        task = self._client.submit(fn, *args, pure=False, **kwargs)
+        waiting: Future[Any] = Future()
+
+        def hand_over(done: DaskFuture) -> None:
+            if not waiting.set_running_or_notify_cancel():
+                return
+            try:
+                waiting.set_result(done.result())
+            except (asyncio.CancelledError, CancelledError) as lost:
+                waiting.set_exception(CancelledError(str(lost)))
+            except Exception as error:
+                waiting.set_exception(error)
+
+        task.add_done_callback(hand_over)
+        waiting.add_done_callback(lambda ended: task.cancel() if ended.cancelled() else None)
+        return waiting
 
 
 def _batch_system(name: str) -> JobQueueCluster:
