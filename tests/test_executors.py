@@ -208,7 +208,7 @@ def test_results_lost_with_their_worker_do_not_leave_futures_open(
         caplog.at_level(logging.CRITICAL, "distributed"),
         dask_workers("local", 2) as executor,
     ):
-        futures = [executor.submit(done_and_gone, 0.002 * k) for k in range(6)]
+        futures = [executor.submit(done_and_gone, 0.002 * k) for k in range(3)]
         ended = wait(futures, timeout=120)
     assert not ended.not_done
 
