@@ -73,9 +73,9 @@ def paper(
             console.rule(f"{item.name}: {item.paper}")
             outcome, paths = carry_out(item, context)
             if outcome.text:
-                console.print(outcome.text, highlight=False)
+                console.print(outcome.text, highlight=False, soft_wrap=True)
             _show_claims(console, list(outcome.claims))
-            console.print("written: " + ", ".join(map(str, paths)), highlight=False)
+            console.print("written: " + ", ".join(map(str, paths)), highlight=False, soft_wrap=True)
     console.print(f"{time.perf_counter() - begun:.0f} s in all", highlight=False)
 
 
@@ -86,6 +86,7 @@ def _show_claims(console: Console, claims: list[Claim]) -> None:
             f"({claim.low:.2f} to {claim.high:.2f})",
             highlight=False,
             markup=False,
+            soft_wrap=True,
         )
     if len(claims) > SHOWN:
         console.print(f"  … and {len(claims) - SHOWN} more claims in the JSON", highlight=False)
