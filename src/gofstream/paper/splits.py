@@ -57,7 +57,7 @@ class Splits:
                 np.full(batches, share),
                 context.seed,
             )
-            with context.bars(f"{self.name}: toys in {batches} batches") as bar:
+            with context.bars(f"{self.name}: toys, N_b = {batches}") as bar:
                 studies[batches] = study(
                     plan,
                     {name: Merged(source, parts) for name, source in self.alternatives.items()},
