@@ -14,16 +14,21 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 from gofstream.cli import cli
+from gofstream.datasets import expo1d as data
 from gofstream.inference.combine import combined_p
 from gofstream.inference.null import NullTable
 from gofstream.inference.power import Difference, paired_difference
 from gofstream.inference.study import PowerStudy
-from gofstream.paper import claims, cmsl1, dimuon5d, expo1d, trends
+from gofstream.paper import claims, cmsl1, dimuon5d, expo1d, timing, trends
 from gofstream.paper.catalogue import EXPERIMENTS
 from gofstream.paper.claims import MARGIN
 from gofstream.paper.compare import LEVEL, Comparison, Strategy, powers_redrawn
+from gofstream.paper.experiment import Context
 from gofstream.paper.gallery import page
+from gofstream.sample import Sample
+from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
+from gofstream.toys.sources import Simulator
 
 Floats = NDArray[np.float64]
 
@@ -204,6 +209,36 @@ def test_an_unknown_experiment_is_refused() -> None:
     assert result.exit_code != 0
     assert "nearest: " in str(result.exception)
     assert "'expo1d-all'" in str(result.exception)
+
+
+def small_case(context: Context) -> list[timing.Case]:
+    """Take the place of the paper's sizes."""
+    rng = np.random.default_rng(context.seed)
+    return [
+        timing.Case(
+            "expo1d",
+            Sample.from_array(data.reference(2000, rng)),
+            Simulator(data.reference),
+            Settings(widths=(0.7, 1.4), n_centres=50, penalty=1e-6),
+            100.0,
+        )
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::gofstream.errors.GofstreamWarning")
+def test_times_are_printed_beside_the_paper(tmp_path: Path) -> None:
+    """One row for each width, positive times, and a verdict on the size of a batch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timing, "cases", small_case)
+        patch.setattr(timing, "SIZES", (50, 100, 200, 400))
+        output = run("time-per-batch", tmp_path)
+    record = json.loads((tmp_path / "time-per-batch.json").read_text())
+    rows = record["numbers"]["table"]
+    assert [row["width"] for row in rows] == [0.7, 1.4]
+    assert all(0 < row["in_block"] < 10 and 0 < row["alone"] < 10 for row in rows)
+    assert output.count("0.5-1.5 s") == 2
+    [claim] = record["claims"]
+    assert claim["low"] <= claim["value"] <= claim["high"]
 
 
 def test_a_gallery_shows_what_was_run(out: Path, tmp_path: Path) -> None:

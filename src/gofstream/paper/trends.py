@@ -44,12 +44,12 @@ def processed(context: Context) -> Outcome:
     names = ("one", "sat", "next", "all")
     signals = list(data.SIGNALS)
 
-    def at(name: str, signal: str, k: int) -> Strategy:
+    def at(name: str, k: int) -> Strategy:
         return Strategy(name, BATCHES, after=k)
 
     panels = {
         signal: {
-            name: [power(found.p_values(at(name, signal, k), signal), LEVEL) for k in after]
+            name: [power(found.p_values(at(name, k), signal), LEVEL) for k in after]
             for name in names
         }
         for signal in signals
@@ -57,14 +57,14 @@ def processed(context: Context) -> Outcome:
     claims = []
     for signal in signals:
         for name in ("one", "sat", "next"):
-            gain = found.difference(at(name, signal, BATCHES), at(name, signal, 2), signal)
+            gain = found.difference(at(name, BATCHES), at(name, 2), signal)
             claims.append(
                 Claim.judged(
                     f"{name} grows with the batches processed [{signal}]",
                     f"power of {name} after {BATCHES} minus after 2 batches of the same size",
                     gain,
                     more,
-                    len(found.p_values(at(name, signal, 2), signal)),
+                    len(found.p_values(at(name, 2), signal)),
                 )
             )
     title = expo1d.title(context, "power at two sigma against the batches processed")
