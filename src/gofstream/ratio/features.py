@@ -181,13 +181,13 @@ def prepare(
     >>> prepare(x, x[:100], 0.7, penalty=1e-6, expected=500).rank < 40
     True
     """
-    centres, phi = project(
+    centres, phi = _project(
         reference, candidates, width, penalty=penalty, precision=precision, memory=memory
     )
-    return whiten(centres, phi, width, penalty=penalty, expected=expected, share=share)
+    return _whiten(centres, phi, width, penalty=penalty, expected=expected, share=share)
 
 
-def project(
+def _project(
     x: Floats,
     candidates: Floats,
     width: float,
@@ -196,7 +196,7 @@ def project(
     precision: str,
     memory: int,
 ) -> tuple[Centres, Floats]:
-    """Reduce the candidate centres, and give φ(x): what does not depend on which rows are R."""
+    """Reduce the candidate centres, and give φ of the reference."""
     dtype = np.dtype(precision)
     n_rows, count = len(x), len(candidates)
     at_least = prepare_bytes(n_rows, 1, count, dtype.itemsize)
@@ -213,7 +213,7 @@ def project(
     return centres, phi
 
 
-def whiten(
+def _whiten(
     centres: Centres,
     phi: Floats,
     width: float,

@@ -13,7 +13,8 @@ from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from gofstream.ratio.arrays import to_numpy
-from gofstream.ratio.features import RUN, Features
+from gofstream.ratio.features import RUN, Features, shelve
+from gofstream.ratio.labels import Labels
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -61,6 +62,19 @@ class Rows:
         shelves, uncovered = features.data_rows(batches, whiten=whiten)
         to_kernel = None if whiten else to_numpy(features.to_kernel)
         return cls(shelves, [len(batch) for batch in batches], to_kernel), uncovered
+
+    @classmethod
+    def taken(cls, features: Features, data: Sequence[Indices]) -> Rows:
+        """Take the rows of batches from those of the features, where they are whitened already."""
+        sizes = [len(rows) for rows in data]
+        shelves, first = [], 0
+        for count, size in shelve(sizes):
+            shelf = np.zeros((count, size, features.rank), dtype=features.psi.dtype)
+            for place, rows in zip(shelf, data[first : first + count], strict=True):
+                place[: len(rows)] = features.psi[rows]
+            shelves.append(shelf)
+            first += count
+        return cls(shelves, sizes, None)
 
     def between(self, first: int, stop: int) -> Rows:
         """Give the rows of consecutive batches."""
@@ -190,20 +204,28 @@ class Block:
     which batches the columns of an argument stand for.
     """
 
-    def __init__(self, features: Features, batches: Sequence[Floats], expected: Floats) -> None:
-        self.features = features
+    def __init__(
+        self, features: Features, data: Rows, expected: Floats, labels: Labels | None = None
+    ) -> None:
+        self.features, self.data, self.labels = features, data, labels
         self.xp = array_namespace(features.psi)
         self.device = device(features.psi)
         self.s = to_numpy(features.s)
         self.expected = expected
-        self.penalty_n = features.penalty * (features.n_reference + expected)
-        self.data, self.uncovered = Rows.of(features, batches)
+        if labels is None:
+            self.n_reference = features.n_reference
+            self.mean = np.broadcast_to(features.mean[:, None], (features.rank, len(expected)))
+        else:
+            self.n_reference, self.mean = labels.n_reference, labels.mean
+        #: The curvature of J_R is at most this many times that of all rows of the features.
+        self.slack = features.n_reference / self.n_reference
+        self.penalty_n = features.penalty * (self.n_reference + expected)
         # Rows are read many times while a bound is minimised, so few enough batches are taken at a
         # time for their rows to stay in cache. If not even one batch fits, all go together and
         # share the products with r × r matrices.
         largest = max(shelf.shape[1] for shelf in self.data.shelves) * features.rank
         largest *= 8 if self.data.to_kernel is not None else 4
-        self.group = GROUP_BYTES // largest or len(batches)
+        self.group = GROUP_BYTES // largest or len(expected)
 
     def __len__(self) -> int:
         """Count the batches."""
@@ -213,7 +235,7 @@ class Block:
         """Give the block of consecutive batches, on the same rows."""
         part = copy.copy(self)
         part.expected, part.penalty_n = self.expected[first:stop], self.penalty_n[first:stop]
-        part.data, part.uncovered = self.data.between(first, stop), self.uncovered[first:stop]
+        part.data = self.data.between(first, stop)
         return part
 
     # -- the reference ------------------------------------------------------------------------
@@ -230,6 +252,8 @@ class Block:
         gradient, flatness, seen = np.zeros_like(z), np.zeros(z.shape[1]), 0.0
         excess: list[Any] = []
         ones: Any = None
+        kept = None if self.labels is None else self.labels.kept[:, who]
+        start = 0
         # numpy works in place: fresh arrays of this size would cost as much as the arithmetic.
         fast = isinstance(features.psi, np.ndarray)
         # e^f may be infinite at a trial point: tanh is then one.
@@ -242,6 +266,9 @@ class Block:
                 weights = ones[: psi.shape[0]] if share is None else share
                 if fast:
                     f = np.matmul(psi, coefficients, out=buffer[: len(psi)])
+                    if kept is not None:
+                        f *= kept[start : start + len(psi)]
+                        start += len(psi)
                     np.exp(f, out=f)
                 else:
                     f = xp.exp(psi @ coefficients)
@@ -261,10 +288,21 @@ class Block:
                     gradient += to_numpy(xp.matrix_transpose(psi) @ f)
         total = to_numpy(xp.concat(excess)).sum(axis=0, dtype=np.float64)
         if features.share is None:
-            gradient /= features.n_reference
-            total /= features.n_reference
-        gradient += features.mean[:, None]
-        return gradient * (self.expected[who] / 2), total, 1 - flatness / max(seen, 1e-300)
+            gradient /= self.n_reference
+            total /= self.n_reference
+        gradient += self.mean[:, who]
+        flatness /= max(seen / self.slack, 1e-300)
+        return gradient * (self.expected[who] / 2), total, 1 - flatness
+
+    def reference_curvature(self, p: Floats, who: Indices) -> Floats:
+        """¼ N(R) Σ_R share ψ (ψ·p): the curvature of J_R at f = 0, for labels dealt anew."""
+        assert self.labels is not None
+        image, start = np.zeros_like(p), 0
+        coefficients, kept = p.astype(self.features.psi.dtype), self.labels.kept[:, who]
+        for psi, _ in self.features.chunks(len(who)):
+            image += psi.T @ ((psi @ coefficients) * kept[start : start + len(psi)])
+            start += len(psi)
+        return np.asarray(image * (self.expected[who] / (4 * self.n_reference)))
 
     # -- the data -----------------------------------------------------------------------------
 
@@ -329,10 +367,13 @@ class Block:
         beta: Floats,
         accuracy: float,
         who: Indices,
+        *,
+        exact: bool = False,
     ) -> tuple[Floats, list[Any]]:
         """Solve (αI + βS + Hessian of J_D and the penalty) step = gradient, conjugate gradients.
 
-        Returns the step and what it does to f on the data.
+        Returns the step and what it does to f on the data. With ``exact``, the curvature of J_R at
+        f = 0 is added for labels of which (α, β) knows only a bound.
         """
         beta = beta + self.penalty_n[who]
         curvature = [m * (1 - m) for m in map(misfit, values)]
@@ -351,6 +392,8 @@ class Block:
                 break
             image, p_values = self.data.curvature(p, curvature, who[live])
             image += alpha * p + beta * (self.s @ p)
+            if exact:
+                image += self.reference_curvature(p, who[live])
             length = size / np.sum(p * image, axis=0)
             change = self.data.moved(change, length, p_values, who[live])
             step[:, live] += length * p

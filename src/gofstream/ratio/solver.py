@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from gofstream.errors import InputError, refuse_beyond
 from gofstream.ratio.arrays import to_numpy
 from gofstream.ratio.features import CHUNK_VALUES, DATA_VALUES, PADDING, Features
+from gofstream.ratio.labels import Labels
 from gofstream.ratio.objective import Block, Floats, Indices, Rows
 
 #: Depth of the Anderson mixing.
@@ -48,6 +49,7 @@ class Fit:
     passes : (T,) passes over the reference.
     uncovered : (T,) events farther than three widths from every centre, invisible to f.
     data : the rows of the data, on which any z can be evaluated.
+    labels : which rows were whose reference; None when all were everyone's.
     """
 
     z: Floats
@@ -58,6 +60,7 @@ class Fit:
     passes: NDArray[np.int64]
     uncovered: NDArray[np.int64]
     data: Rows
+    labels: Labels | None
 
 
 def fit_bytes(features: Features, sizes: Sequence[int]) -> int:
@@ -70,7 +73,7 @@ def fit_bytes(features: Features, sizes: Sequence[int]) -> int:
 
 def fit(
     features: Features,
-    batches: Sequence[Floats],
+    batches: Sequence[Floats] | Labels,
     expected: Sequence[float] | Floats,
     *,
     one_step: bool = False,
@@ -83,7 +86,8 @@ def fit(
     Parameters
     ----------
     features : the prepared reference.
-    batches : scaled events of each batch, (n_i, D); a batch may be empty.
+    batches : scaled events of each batch, (n_i, D), of which any may be empty; or labels, where
+        data and reference are rows of the same features.
     expected : N_i(R) of each batch.
     one_step : take a single Newton step from f = 0, as the published code does.
     tolerance : gradient norm, relative to the one at f = 0, that counts as converged.
@@ -98,27 +102,34 @@ def fit(
     >>> bool(fit(features, [rng.exponential(size=(510, 1))], [500.0]).converged[0])
     True
     """
-    if not batches:
+    if not len(batches):
         raise InputError("no batches to fit; give at least one, which may be empty")
-    needed = fit_bytes(features, [len(batch) for batch in batches])
-    refuse_beyond(memory, needed, f"a block of {len(batches)} fits")
-    block = Block(features, batches, np.asarray(expected, dtype=np.float64))
+    labels = batches if isinstance(batches, Labels) else None
+    sizes = [len(each) for each in (batches.data if isinstance(batches, Labels) else batches)]
+    refuse_beyond(memory, fit_bytes(features, sizes), f"a block of {len(sizes)} fits")
+    if isinstance(batches, Labels):
+        data, uncovered = Rows.taken(features, batches.data), batches.uncovered
+    else:
+        data, uncovered = Rows.of(features, batches)
+    block = Block(features, data, np.asarray(expected, dtype=np.float64), labels)
     if one_step:
-        return _one_step(block)
+        return _one_step(block, uncovered)
     if tolerance is None:
         tolerance = TOLERANCE[str(to_numpy(features.psi[:1, :1]).dtype)]
-    return _minimise(block, tolerance, max_passes)
+    return _minimise(block, uncovered, tolerance, max_passes)
 
 
-def _one_step(block: Block) -> Fit:
+def _one_step(block: Block, uncovered: Indices) -> Fit:
     """One undamped Newton step from f = 0."""
     who = np.arange(len(block))
     zero = np.zeros((block.features.rank, len(block)))
     values = block.data_values(zero, who)
-    slope = block.features.mean[:, None] * (block.expected / 2)
+    slope = block.mean * (block.expected / 2)
     gradient = block.data_gradient(zero, values, who) + slope
+    exact = block.labels is not None
+    alpha, beta = block.quadratic(np.full(len(who), 0.0 if exact else 1.0), who)
     step, change = block.newton_step(
-        gradient, values, *block.quadratic(np.ones(len(who)), who), ONE_STEP_ACCURACY, who
+        gradient, values, alpha, beta, ONE_STEP_ACCURACY, who, exact=exact
     )
     slope, excess, _ = block.reference_pass(-step, who)
     values = [-f for f in change]
@@ -129,19 +140,24 @@ def _one_step(block: Block) -> Fit:
         gradient_norm=np.linalg.norm(block.data_gradient(-step, values, who) + slope, axis=0),
         excess=excess,
         passes=np.ones(len(who), dtype=np.int64),
-        uncovered=block.uncovered,
+        uncovered=uncovered,
         data=block.data,
+        labels=block.labels,
     )
 
 
 @dataclass(slots=True)
 class _Path:
-    """Where one fit is: its point, what is known there, and its recent steps."""
+    """Where one fit is: its point, what is known there, and its recent steps.
+
+    ``scale`` times C is the curvature of the bound it minimises; at ``most`` that bound is true.
+    """
 
     z: Floats
     slope: Floats
     gradient: Floats
     best: float
+    most: float
     scale: float = 1.0
     floor: float = 0.0
     plain: bool = True
@@ -163,7 +179,7 @@ class _Path:
         self.best = min(norm, self.best)
         # The mean of 4σ(1-σ) is far below one only when the whole rate is off, and then the bound
         # with C would be far too careful.
-        scale = 1.0 if curvature > 0.5 else max(curvature, 1e-6, self.floor)
+        scale = max(1.0 if curvature > 0.5 else max(curvature, 1e-6), self.floor)
         if abs(math.log(scale / self.scale)) > 0.7:
             self.scale = scale
             self.forget()
@@ -171,7 +187,7 @@ class _Path:
     def reject(self) -> None:
         """Fall back: first to the plain minimum of the bound, then towards the true bound."""
         if self.plain:
-            self.scale, self.target = min(1.0, 4 * self.scale), None
+            self.scale, self.target = min(self.most, 4 * self.scale), None
             self.floor = self.scale / 2
         self.forget()
 
@@ -179,18 +195,21 @@ class _Path:
         self.points, self.moves = [], []
 
 
-def _minimise(block: Block, tolerance: float, max_passes: int) -> Fit:
+def _minimise(block: Block, uncovered: Indices, tolerance: float, max_passes: int) -> Fit:
     everyone = np.arange(len(block))
     z = np.zeros((block.features.rank, len(block)))
     values = block.data_values(z, everyone)
-    slope = block.features.mean[:, None] * (block.expected / 2)
+    slope = block.mean * (block.expected / 2)
     gradient = block.data_gradient(z, values, everyone) + slope
     at_zero = np.linalg.norm(gradient, axis=0)
     # Relative to the gradient at f = 0, but no looser for data that are wildly off than for data
     # that follow the reference (whose gradient is about √r), and no finer than rounding allows.
     ordinary = math.sqrt(block.features.rank)
     goal = tolerance * np.clip(at_zero, 0.1 * ordinary, 3 * ordinary)
-    paths = [_Path(z[:, i], slope[:, i], gradient[:, i], float(at_zero[i])) for i in everyone]
+    paths = [
+        _Path(z[:, i], slope[:, i], gradient[:, i], float(at_zero[i]), block.slack)
+        for i in everyone
+    ]
     out = Fit(
         z=z.copy(),
         t=np.zeros(len(block)),
@@ -198,8 +217,9 @@ def _minimise(block: Block, tolerance: float, max_passes: int) -> Fit:
         gradient_norm=at_zero,
         excess=np.zeros(len(block)),
         passes=np.zeros(len(block), dtype=np.int64),
-        uncovered=block.uncovered,
+        uncovered=uncovered,
         data=block.data,
+        labels=block.labels,
     )
     live = everyone[~out.converged]
     for index in range(max_passes):
@@ -220,7 +240,8 @@ def _minimise(block: Block, tolerance: float, max_passes: int) -> Fit:
         for k, i in enumerate(live):
             path = paths[i]
             out.passes[i] += 1
-            if downhill[k] or norm[k] <= 0.9 * path.best or (path.plain and path.scale == 1.0):
+            certain = path.plain and path.scale == path.most
+            if certain or downhill[k] or norm[k] <= 0.9 * path.best:
                 accepted[i] = True
                 path.accept(
                     trial[:, k], slope[:, k], gradient[:, k], float(norm[k]), float(curvature[k])

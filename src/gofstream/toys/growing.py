@@ -95,9 +95,13 @@ def _saturation(features: Features, fit: Fit, expected: Floats) -> Floats:
     z = fit.z.reshape(-1, toys, count).transpose(2, 1, 0).reshape(toys * count, -1).astype(dtype)
     weight = expected.astype(dtype)[:, None, None]
     totals = np.cumsum(expected).astype(dtype)[:, None, None]
-    summed = np.zeros(toys * count)
+    summed, start = np.zeros(toys * count), 0
     for psi, share in features.chunks(toys * count):
         f = z @ psi.T
+        if fit.labels is not None:  # a row outside the reference has f = 0, and adds nothing
+            planes = f.reshape(count, toys, -1)
+            planes *= fit.labels.kept[start : start + len(psi), ::count].T
+            start += len(psi)
         np.minimum(f, dtype.type(CAP), out=f)
         ratio = np.exp(f, out=f).reshape(count, toys, -1)
         ratio *= weight
@@ -108,5 +112,5 @@ def _saturation(features: Features, fit: Fit, expected: Floats) -> Floats:
         flat = ratio.reshape(toys * count, -1)
         summed += flat @ (np.ones(flat.shape[1], dtype) if share is None else share)
     if features.share is None:
-        summed /= features.n_reference
+        summed /= features.n_reference if fit.labels is None else fit.labels.n_reference
     return summed.reshape(count, toys).T

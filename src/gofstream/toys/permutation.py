@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from gofstream.checks import check_data, check_reference, match_columns
 from gofstream.errors import InputError
-from gofstream.ratio.centres import Centres
-from gofstream.ratio.features import prepare_bytes, project, whiten
+from gofstream.ratio.centres import uncovered
+from gofstream.ratio.features import Features
+from gofstream.ratio.labels import Labels
 from gofstream.ratio.learner import Learner
-from gofstream.ratio.solver import Fit
+from gofstream.ratio.solver import Fit, fit_bytes
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.toys.plan import (
@@ -32,7 +33,9 @@ from gofstream.toys.plan import (
 from gofstream.toys.sources import toy_rng
 
 Floats = NDArray[np.float64]
-Projected = tuple[Centres, Floats]
+Indices = NDArray[np.int64]
+#: The features of the pooled events, and which of these no centre can see.
+Shared = tuple[Features, NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,38 +121,28 @@ class PermutationPlan:
             "toys_per_block": self.toys_per_block,
         }
 
-    def shared(self, width: float) -> Projected:
-        """Reduce the centres and project the pooled events: labels do not enter."""
-        settings = self.learner.settings
-        return project(
-            self.learner.reference,
-            self.learner.candidates,
-            width,
-            penalty=self.learner.penalty,
-            precision=settings.precision,
-            memory=settings.memory,
-        )
+    def shared(self, width: float) -> Shared:
+        """Make the features of all pooled events: labels do not enter."""
+        features = self.learner.features(width)
+        return features, uncovered(self.learner.reference, features.centres, width)
 
-    def memory(self, shared: Projected) -> tuple[int, int]:
-        """Bytes that are shared, and bytes that one block takes beyond: features of its own."""
-        _, phi = shared
-        n_rows, rank = phi.shape
-        rows = int(self.expected.sum())
-        # The fit comes after the features are made, and takes less beside them than making them.
-        return phi.nbytes, prepare_bytes(n_rows, rank, 0, phi.itemsize) + 16 * rows * (rank + 8)
+    def memory(self, shared: Shared) -> tuple[int, int]:
+        """Bytes that are shared, and bytes that one block takes beyond: its fits and labels."""
+        features, _ = shared
+        sizes = self.expected.astype(int).tolist() * self.toys_per_block
+        labels = 2 * features.psi.itemsize * features.n_reference * len(sizes)
+        return features.nbytes, fit_bytes(features, sizes) + labels
 
-    def block(self, shared: Projected, width: float, index: int) -> tuple[Floats, int]:
+    def block(self, shared: Shared, width: float, index: int) -> tuple[Floats, int]:
         """Deal the events out anew for each toy, and compute its statistics."""
         first = index * self.toys_per_block
-        parts = []
-        for toy in range(first, first + self.toys_per_block):
-            rng = toy_rng(self.seed, self.stream, toy)
-            order = rng.permutation(len(self.learner.reference))
-            t, done = self._statistics(shared, width, order)
-            parts.append(counted(self.learner.settings, t, done))
-        return np.concatenate([t for t, _ in parts]), sum(missed for _, missed in parts)
+        orders = [
+            toy_rng(self.seed, self.stream, toy).permutation(len(self.learner.reference))
+            for toy in range(first, first + self.toys_per_block)
+        ]
+        return counted(self.learner.settings, *self._statistics(shared, orders))
 
-    def observe(self, shared: Projected, width: float, batches: Sequence[Sample]) -> Observed:
+    def observe(self, shared: Shared, width: float, batches: Sequence[Sample]) -> Observed:
         """Compute the statistics of the data that were pooled.
 
         Raises
@@ -167,24 +160,16 @@ class PermutationPlan:
         n_data = int(self.expected.sum())
         # Data first, as in a toy.
         order = np.concatenate([np.arange(count - n_data, count), np.arange(count - n_data)])
-        t, done = self._statistics(shared, width, order)
+        t, done = self._statistics(shared, [order])
         return Observed(t[0], done.converged, done.uncovered)
 
-    def _statistics(
-        self, shared: Projected, width: float, order: NDArray[np.int64]
-    ) -> tuple[Floats, Fit]:
-        """Give the first events of an order to the batches, and the rest to the reference."""
-        centres, phi = shared
+    def _statistics(self, shared: Shared, orders: Sequence[Indices]) -> tuple[Floats, Fit]:
+        """Give the first events of each order to the batches, and the rest to the reference."""
+        features, far = shared
         ends = np.cumsum(self.expected).astype(np.int64)
-        batches = [self.learner.reference[rows] for rows in np.split(order[: ends[-1]], ends[:-1])]
-        features = whiten(
-            centres,
-            phi[np.sort(order[ends[-1] :])],
-            width,
-            penalty=self.learner.penalty,
-            expected=self.learner.expected,
-        )
-        return statistics_of(features, batches, self.expected, self.learner.settings)
+        dealt = [np.split(order[: ends[-1]], ends[:-1]) for order in orders]
+        labels = Labels.deal(features, far, dealt)
+        return statistics_of(features, labels, self.expected, self.learner.settings)
 
 
 def data_digest(batches: Sequence[Sample]) -> str:

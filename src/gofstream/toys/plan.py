@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gofstream.errors import InputError
 from gofstream.ratio.features import Features
+from gofstream.ratio.labels import Labels
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import Fit, fit, fit_bytes
 from gofstream.sample import Sample
@@ -182,7 +183,7 @@ class ReferencePlan:
 
 
 def statistics_of(
-    features: Features, batches: Sequence[Floats], expected: Floats, settings: Settings
+    features: Features, batches: Sequence[Floats] | Labels, expected: Floats, settings: Settings
 ) -> tuple[Floats, Fit]:
     """Fit whole data sets, one after another, and give their statistics: (sets, 6, N_b)."""
     done = fit(
