@@ -13,9 +13,10 @@ from rich.console import Console
 from validation.__main__ import Validation
 from validation.cases import (
     Size,
+    made_data,
+    made_table,
     permutation_ranks,
     plan_for,
-    table_and_data,
     table_from_training_rows,
 )
 from validation.checks import FAMILY_LEVEL, Check, against_table, hit_law, holm, own_tables
@@ -112,7 +113,8 @@ def test_a_miniature_passes(tmp_path: Path) -> None:
     size = Size(n_reference=4000, expected=400, batches=4, toys=200, sets=200)
     plan = plan_for(expo1d.reference, QUICK, size, 1)
     with thread_workers(2) as executor:
-        table, data = table_and_data(plan, size, tmp_path, executor, lambda done, total: None)
+        table = made_table(plan, size, tmp_path, executor, lambda done, total: None)
+        data = made_data(plan, size, tmp_path, executor, lambda done, total: None)
     assert table.shape == data.shape == (200, 6, 2)
     assert (table != data).all(axis=(1, 2)).any()
     assert not fails(against_table(table, data))
@@ -123,7 +125,8 @@ def test_toys_from_training_rows_are_seen(tmp_path: Path) -> None:
     size = Size(n_reference=1500, expected=600, batches=2, toys=128, sets=128)
     plan = plan_for(expo1d.reference, QUICK, size, 1)
     with thread_workers(2) as executor:
-        right, data = table_and_data(plan, size, tmp_path, executor, lambda done, total: None)
+        right = made_table(plan, size, tmp_path, executor, lambda done, total: None)
+        data = made_data(plan, size, tmp_path, executor, lambda done, total: None)
         wrong = table_from_training_rows(plan, size, tmp_path, executor, lambda done, total: None)
     assert not fails(against_table(right, data))
     assert fails(against_table(wrong, data))

@@ -21,9 +21,10 @@ from gofstream.settings import Settings, preset
 from validation.cases import (
     Size,
     five_columns,
+    made_data,
+    made_table,
     permutation_ranks,
     plan_for,
-    table_and_data,
     table_from_training_rows,
 )
 from validation.checks import FAMILY_LEVEL, Check, against_table, holm, own_tables
@@ -50,7 +51,8 @@ class Validation:
         expo, settings = expo1d.reference, preset("expo1d").settings
         plan = plan_for(expo, settings, EXPO, self.seed)
         with self._case("EXPO-1D") as (folder, bar):
-            table, data = table_and_data(plan, EXPO, folder, self.executor, bar)
+            table = made_table(plan, EXPO, folder, self.executor, bar)
+            data = made_data(plan, EXPO, folder, self.executor, bar)
         self._judge("EXPO-1D", against_table(table, data))
         self.curves["EXPO-1D"] = Case.of(table, data)
         self._judge("wrong: smallest p raw", against_table(table, data, smallest_p_raw))
@@ -59,7 +61,8 @@ class Validation:
         five = Settings(n_centres=1000, width_quantiles=(0.25, 0.5, 0.75))
         plan = plan_for(five_columns, five, ANALYTIC, self.seed)
         with self._case("analytic 5-D") as (folder, bar):
-            table, data = table_and_data(plan, ANALYTIC, folder, self.executor, bar)
+            table = made_table(plan, ANALYTIC, folder, self.executor, bar)
+            data = made_data(plan, ANALYTIC, folder, self.executor, bar)
         self._judge("analytic 5-D", against_table(table, data))
         self.curves["analytic 5-D"] = Case.of(table, data)
 
@@ -76,7 +79,7 @@ class Validation:
 
         plan = plan_for(expo, settings, SMALL_REFERENCE, self.seed)
         with self._case("small reference") as (folder, bar):
-            _, data = table_and_data(plan, SMALL_REFERENCE, folder, self.executor, bar)
+            data = made_data(plan, SMALL_REFERENCE, folder, self.executor, bar)
             table = table_from_training_rows(plan, SMALL_REFERENCE, folder, self.executor, bar)
         self._judge("wrong: toys from training rows", against_table(table, data))
 

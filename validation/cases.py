@@ -61,16 +61,22 @@ def plan_for(draw: Draw, settings: Settings, size: Size, seed: int) -> Reference
     return ReferencePlan(learner, Simulator(draw), "simulator", expected, seed)
 
 
-def table_and_data(
+def made_table(
     plan: ReferencePlan, size: Size, folder: Path, executor: Executor, progress: Progress
-) -> tuple[Floats, Floats]:
-    """Make a table, and data sets of the same nominal model: (sets, 6, widths) each."""
+) -> Floats:
+    """Make a table of toys: (toys, 6, widths)."""
     folder.mkdir(parents=True, exist_ok=True)
-    table = calibrate(plan, size.toys, folder / "table.null", executor, progress=progress)
-    data = calibrate(
-        replace(plan, stream="data"), size.sets, folder / "data.null", executor, progress=progress
-    )
-    return table.table.t[..., -1], data.table.t[..., -1]
+    path = folder / "table.null"
+    return calibrate(plan, size.toys, path, executor, progress=progress).table.t[..., -1]
+
+
+def made_data(
+    plan: ReferencePlan, size: Size, folder: Path, executor: Executor, progress: Progress
+) -> Floats:
+    """Make data sets of the same nominal model: (sets, 6, widths)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sets, path = replace(plan, stream="data"), folder / "data.null"
+    return calibrate(sets, size.sets, path, executor, progress=progress).table.t[..., -1]
 
 
 def table_from_training_rows(
