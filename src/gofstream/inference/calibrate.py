@@ -18,7 +18,7 @@ from gofstream.inference.result import StatisticResult, TestResult
 from gofstream.sample import Sample
 from gofstream.statistics import STATISTICS
 from gofstream.toys.farm import run
-from gofstream.toys.plan import Plan, check_sizes
+from gofstream.toys.plan import Observed, Plan, check_sizes
 
 Floats = NDArray[np.float64]
 
@@ -56,12 +56,12 @@ class Calibration:
         """
         plan = self.plan
         check_sizes(plan, batches)
-        t = np.empty((len(STATISTICS), len(plan.learner.widths)))
+        widths = plan.learner.widths
+        learnt = tuple(plan.observe(plan.shared(width), width, batches) for width in widths)
+        t = np.stack([found.t[:, -1] for found in learnt], axis=1)
         caveats: list[str] = []
-        for k, width in enumerate(plan.learner.widths):
-            found = plan.observe(plan.shared(width), width, batches)
-            t[:, k] = found.t[:, -1]
-            caveats += _complaints(width, found.converged, found.uncovered)
+        for found in learnt:
+            caveats += _complaints(found)
         if self.table.unconverged:
             caveats.append(f"fits of toys that did not converge: {self.table.unconverged}")
         statistics = {
@@ -70,7 +70,8 @@ class Calibration:
         }
         return TestResult(
             statistics=statistics,
-            widths=plan.learner.widths,
+            widths=widths,
+            learnt=learnt,
             null=self.table,
             rule=rule,
             together=self._together(together, statistics, rule) if together else None,
@@ -137,13 +138,11 @@ def _combine(t: Floats, null: Floats, each: Sequence[PValue], rule: Rule) -> PVa
     return with_p(p, round(p * (toys + 1)) - 1, toys, extrapolated=False)
 
 
-def _complaints(
-    width: float, converged: NDArray[np.bool_], uncovered: NDArray[np.int64]
-) -> list[str]:
-    found = []
-    if not converged.all():
-        which = ", ".join(str(i + 1) for i in np.flatnonzero(~converged))
-        found.append(f"σ = {width:.3g}: the fit did not converge for batch {which}")
-    if uncovered.any():
-        found.append(f"σ = {width:.3g}: events far from every centre, not seen: {uncovered.sum()}")
-    return found
+def _complaints(found: Observed) -> list[str]:
+    width, complaints = found.models[0].width, []
+    stuck = [str(i + 1) for i, model in enumerate(found.models) if not model.converged]
+    if stuck:
+        complaints.append(f"σ = {width:.3g}: the fit did not converge for batch {', '.join(stuck)}")
+    if missed := found.uncovered.sum():
+        complaints.append(f"σ = {width:.3g}: events far from every centre, not seen: {missed}")
+    return complaints

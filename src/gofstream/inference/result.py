@@ -15,6 +15,8 @@ from gofstream.inference.combine import Rule
 from gofstream.inference.null import NullTable
 from gofstream.inference.pvalues import PValue, z_score
 from gofstream.inference.rate import RateTest
+from gofstream.ratio.model import Aggregate
+from gofstream.toys.plan import Observed
 
 #: The strategy whose p-value stands for the whole test: it keeps everything and loses least.
 HEADLINE = "all"
@@ -44,6 +46,7 @@ class TestResult:
     ----------
     statistics : results by name.
     widths : in scaled units.
+    learnt : what the batches taught at each width.
     null : the pseudo-experiments behind every p-value.
     rule : how widths, and the statistics in ``together``, are combined.
     together : statistics that share one p-value, if asked for, and that p-value.
@@ -58,6 +61,7 @@ class TestResult:
 
     statistics: Mapping[str, StatisticResult]
     widths: tuple[float, ...]
+    learnt: tuple[Observed, ...]
     null: NullTable
     source: str
     expected: float
@@ -83,6 +87,17 @@ class TestResult:
     def zscore(self) -> float:
         """The same as a Z-score."""
         return float(z_score(self.pvalue))
+
+    @property
+    def strongest(self) -> int:
+        """The index of the width at which `all` is most surprising."""
+        p = [item.p for item in self.statistics[HEADLINE].p]
+        return p.index(min(p))
+
+    @property
+    def aggregate(self) -> Aggregate:
+        """F at that width: where the data depart from the reference, and by how much."""
+        return Aggregate(self.learnt[self.strongest].models)
 
     @property
     def statistic(self) -> NDArray[np.float64]:

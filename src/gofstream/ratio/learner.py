@@ -195,21 +195,7 @@ class Learner:
             max_passes=self.settings.max_passes,
             memory=self.settings.memory,
         )
-        coefficients = features.coefficients(done.z)
-        models = tuple(
-            LogRatio(
-                centres=features.centres,
-                coefficients=np.ascontiguousarray(coefficients[:, i]),
-                width=features.width,
-                expected=float(expected[i]),
-                scaling=self.scaling,
-                penalty=self.penalty,
-                settings=self.settings,
-                reference=self.digest,
-                converged=bool(done.converged[i]),
-            )
-            for i in range(len(batches))
-        )
+        models = self.models(features, done, expected)
         n_reference = len(self.reference)
         share = np.full(n_reference, 1 / n_reference) if self.share is None else self.share
         ratios = LogRatios(
@@ -219,6 +205,26 @@ class Learner:
             share=share,
         )
         return Learnt(models, done, ratios)
+
+    def models(
+        self, features: Features, done: Fit, expected: Sequence[float]
+    ) -> tuple[LogRatio, ...]:
+        """Put what fits found into a form that can be kept: one model per batch."""
+        coefficients = features.coefficients(done.z)
+        return tuple(
+            LogRatio(
+                centres=features.centres,
+                coefficients=np.ascontiguousarray(coefficients[:, i]),
+                width=features.width,
+                expected=float(number),
+                scaling=self.scaling,
+                penalty=self.penalty,
+                settings=self.settings,
+                reference=self.digest,
+                converged=bool(done.converged[i]),
+            )
+            for i, number in enumerate(expected)
+        )
 
 
 def _check_expected(expected: Sequence[float]) -> None:

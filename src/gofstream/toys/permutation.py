@@ -160,8 +160,7 @@ class PermutationPlan:
         n_data = int(self.expected.sum())
         # Data first, as in a toy.
         order = np.concatenate([np.arange(count - n_data, count), np.arange(count - n_data)])
-        t, done = self._statistics(shared, [order])
-        return Observed(t[0], done.converged, done.uncovered)
+        return Observed.of(self, shared[0], *self._statistics(shared, [order]))
 
     def _statistics(self, shared: Shared, orders: Sequence[Indices]) -> tuple[Floats, Fit]:
         """Give the first events of each order to the batches, and the rest to the reference."""

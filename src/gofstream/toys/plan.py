@@ -13,6 +13,7 @@ from gofstream.errors import InputError
 from gofstream.ratio.features import Features
 from gofstream.ratio.labels import Labels
 from gofstream.ratio.learner import Learner
+from gofstream.ratio.model import LogRatio
 from gofstream.ratio.solver import Fit, fit, fit_bytes
 from gofstream.sample import Sample
 from gofstream.settings import Settings
@@ -29,11 +30,26 @@ VALUES_PER_BLOCK = 256 * 1024**2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """The statistics of one data set at one width, and how its fits went."""
+    """The statistics of one data set at one width, what was learnt, and how its fits went.
+
+    Attributes
+    ----------
+    t : (6, N_b) every statistic after every number of batches.
+    models : what each batch taught.
+    uncovered : (N_b,) events of each batch that no centre can see.
+    passes : (N_b,) passes over the reference that its fit took.
+    """
 
     t: Floats
-    converged: NDArray[np.bool_]
+    models: tuple[LogRatio, ...]
     uncovered: NDArray[np.int64]
+    passes: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, plan: Plan, features: Features, t: Floats, done: Fit) -> Observed:
+        """Keep what one data set gave."""
+        models = plan.learner.models(features, done, plan.expected.tolist())
+        return cls(t[0], models, done.uncovered, done.passes)
 
 
 class Plan(Protocol):
@@ -147,20 +163,17 @@ class ReferencePlan:
         if shared is not None:
             together = [batch for toy in toys.values() for batch in toy]
             return counted(self.learner.settings, *self._statistics(shared, together))
-        parts = [
-            counted(self.learner.settings, *self._with_own_centres(batches, width, self.stream, n))
-            for n, batches in toys.items()
-        ]
+        parts = []
+        for n, batches in toys.items():
+            own = self._own_features(batches, width, self.stream, n)
+            parts.append(counted(self.learner.settings, *self._statistics(own, batches)))
         return np.concatenate([t for t, _ in parts]), sum(missed for _, missed in parts)
 
     def observe(self, shared: Features | None, width: float, batches: Sequence[Sample]) -> Observed:
         """Compute the statistics of data; only the rounding of a block of another size differs."""
         events = self.learner.scaled(batches)
-        if shared is None:
-            t, done = self._with_own_centres(events, width, "data", 0)
-        else:
-            t, done = self._statistics(shared, events)
-        return Observed(t[0], done.converged, done.uncovered)
+        features = self._own_features(events, width, "data", 0) if shared is None else shared
+        return Observed.of(self, features, *self._statistics(features, events))
 
     def _draw(self, toy: int) -> list[Floats]:
         scaling = self.learner.scaling
@@ -172,11 +185,12 @@ class ReferencePlan:
         ends = np.cumsum([len(events) for events in drawn])
         return np.split(scaling.apply(whole), ends[:-1])
 
-    def _with_own_centres(
+    def _own_features(
         self, batches: Sequence[Floats], width: float, stream: str, toy: int
-    ) -> tuple[Floats, Fit]:
+    ) -> Features:
+        """Make the features of a data set that chooses its own centres."""
         rng = toy_rng(self.seed, f"{stream}: centres", toy)
-        return self._statistics(self.learner.centred_on(batches, rng).features(width), batches)
+        return self.learner.centred_on(batches, rng).features(width)
 
     def _statistics(self, features: Features, batches: Sequence[Floats]) -> tuple[Floats, Fit]:
         return statistics_of(features, batches, self.expected, self.learner.settings)
