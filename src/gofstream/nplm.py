@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -84,16 +85,106 @@ def nplm_test(
     """
     if n_resamples < 1:
         raise InputError(f"n_resamples is {n_resamples}; at least one pseudo-experiment is needed")
-    rng = np.random.default_rng(rng)
-    settings = settings or Settings()
-    sample = _sample(reference, None, "reference")
-    parts, counts = _batches(data, sample, expected, batches, rng)
-    plan, rate = _plan(parts, sample, counts, settings, simulator, pool, rng)
+    planned = plan_test(
+        data,
+        reference,
+        expected=expected,
+        batches=batches,
+        settings=settings,
+        simulator=simulator,
+        pool=pool,
+        rng=rng,
+    )
     workers = thread_workers() if executor is None else nullcontext(executor)
     with tempfile.TemporaryDirectory() as folder, workers as chosen:
         path = Path(folder) / "toys.null" if null is None else null
-        calibration = calibrate(plan, n_resamples, path, chosen, progress=progress)
-        return calibration.test(parts, rate=rate)
+        calibration = calibrate(planned.plan, n_resamples, path, chosen, progress=progress)
+        return calibration.test(planned.batches, rate=planned.rate)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planned:
+    """A test made ready: its batches, its plan for toys, and a test of the rate if one is due."""
+
+    batches: list[Sample]
+    plan: Plan
+    rate: RateTest | None
+
+
+def plan_test(
+    data: Events | Sequence[Events],
+    reference: Events,
+    *,
+    expected: float | Sequence[float] | None = None,
+    batches: int = 1,
+    settings: Settings | None = None,
+    simulator: Callable[[int, np.random.Generator], Floats] | None = None,
+    pool: Events | None = None,
+    rng: int | np.random.Generator | None = None,
+) -> Planned:
+    """Check everything and decide everything that `nplm_test` decides before toys are made.
+
+    The parameters are those of `nplm_test`. With the same seed, reference, expected counts and
+    settings, the plan is the one that `plan_null` makes without the data.
+    """
+    for_data, for_plan = np.random.default_rng(rng).spawn(2)
+    settings = settings or Settings()
+    sample = _sample(reference, None, "reference")
+    parts, counts = _batches(data, sample, expected, batches, for_data)
+    shape_only = counts is None
+    each = np.array([len(part) for part in parts], float) if counts is None else counts
+    if not each.all():
+        raise InputError(
+            f"batch {int(each.argmin()) + 1} has no events: the shape of nothing cannot be "
+            "tested; leave the batch out, or say with `expected` how many there should be"
+        )
+    plan = _plan_null(sample, each, settings, simulator, pool, shape_only, for_plan)
+    if plan is None:
+        seed = _seed(for_plan)
+        dealt = PermutationPlan.pool(sample, parts, settings, seed=seed, rng=for_plan)
+        observed = sum(len(part) for part in parts)
+        rate = None if counts is None else RateTest.of(observed, float(each.sum()))
+        return Planned(parts, dealt, rate)
+    plan.learner.scaled(parts)  # data that cannot be tested are refused before toys are made
+    return Planned(parts, plan, None)
+
+
+def plan_null(
+    reference: Events,
+    expected: float | Sequence[float],
+    *,
+    batches: int = 1,
+    settings: Settings | None = None,
+    simulator: Callable[[int, np.random.Generator], Floats] | None = None,
+    pool: Events | None = None,
+    rng: int | np.random.Generator | None = None,
+) -> ReferencePlan:
+    """Plan toys before there are data: what `plan_test` would plan, once they are.
+
+    Raises
+    ------
+    InputError
+        If toys could only be had by permuting the labels of reference and data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(1).normal(size=5000)
+    >>> plan_null(x, 100.0, batches=2, rng=1).expected.tolist()
+    [50.0, 50.0]
+    """
+    _, for_plan = np.random.default_rng(rng).spawn(2)
+    sample = _sample(reference, None, "reference")
+    each = _expected(expected, batches)
+    plan = _plan_null(sample, each, settings or Settings(), simulator, pool, False, for_plan)
+    if plan is None:
+        most = len(sample) / (POOL_WARN + ROWS_PER_EVENT)
+        raise InputError(
+            f"the reference {sample.name!r} has {len(sample)} rows: too few to set a pool aside "
+            f"for {each.sum():g} expected events (at most about {most:.0f}); give a pool of "
+            "further nominal events, or test data directly, with permuted labels"
+        )
+    return plan
 
 
 def _sample(events: Events, like: Sample | None, name: str) -> Sample:
@@ -149,24 +240,16 @@ def _expected(expected: float | Sequence[float], count: int) -> Floats:
     return each
 
 
-def _plan(
-    parts: list[Sample],
+def _plan_null(
     reference: Sample,
-    counts: Floats | None,
+    expected: Floats,
     settings: Settings,
     simulator: Callable[[int, np.random.Generator], Floats] | None,
     pool: Events | None,
+    shape_only: bool,
     rng: np.random.Generator,
-) -> tuple[Plan, RateTest | None]:
-    """Choose the best source of toys there is; permutation needs a test of the rate beside it."""
-    observed = sum(len(part) for part in parts)
-    shape_only = counts is None
-    expected = np.array([len(part) for part in parts], float) if counts is None else counts
-    if not expected.all():
-        raise InputError(
-            f"batch {int(expected.argmin()) + 1} has no events: the shape of nothing cannot be "
-            "tested; leave the batch out, or say with `expected` how many there should be"
-        )
+) -> ReferencePlan | None:
+    """Choose the best source of toys there is; None if only permutation is left."""
     total = float(expected.sum())
     source: Source
     if simulator is not None:
@@ -182,15 +265,13 @@ def _plan(
         rows_per_event = len(reference) * float((reference.share**2).sum())
         size = math.ceil(round(POOL_WARN * total * rows_per_event, 6))
         if len(reference) - size < ROWS_PER_EVENT * total:
-            plan = PermutationPlan.pool(reference, parts, settings, seed=_seed(rng), rng=rng)
-            return plan, None if counts is None else RateTest.of(observed, total)
+            return None
         whole = len(reference)
         reference, aside = split_off_pool(reference, size, rng)
         source = Pool(aside)
         name = f"a pool of {size} events set aside from the {whole} of the reference"
     learner = Learner.prepare(reference, settings, expected=float(expected.mean()), rng=rng)
-    learner.scaled(parts)  # data that cannot be tested are refused before toys are made, not after
-    return ReferencePlan(learner, source, name, expected, _seed(rng), shape_only=shape_only), None
+    return ReferencePlan(learner, source, name, expected, _seed(rng), shape_only=shape_only)
 
 
 def _seed(rng: np.random.Generator) -> int:

@@ -1,0 +1,262 @@
+"""The result file: every number a report shows, in a versioned, published form.
+
+`result.json` is one `Record`. The report is made from it alone, so it can be made again without the
+data. Its JSON Schema is shipped as `result-1.schema.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gofstream.errors import FormatError
+
+FORMAT = "gofstream.result"
+VERSION = 1
+#: Where the published schema lies.
+SCHEMA = Path(__file__).parent / f"result-{VERSION}.schema.json"
+
+Number = Annotated[float, Field(allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Probability = Annotated[float, Field(gt=0, le=1)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Part(BaseModel):
+    """A part of a record: frozen, and nothing in it that the schema does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Chance(Part):
+    """A p-value with its Z (none if p is one) and the interval that the number of toys leaves."""
+
+    p: Probability
+    z: Number | None
+    low: NotNegative
+    high: NotNegative
+    extrapolated: bool
+
+
+class Null(Part):
+    """Toys of one statistic at one width: counts between edges; ``t`` is the observed value."""
+
+    t: Number
+    edges: tuple[Number, ...]
+    counts: tuple[Count, ...]
+
+
+class Statistic(Part):
+    """One strategy: p at each width and over all of them, and the toys behind each."""
+
+    p: tuple[Chance, ...]
+    combined: Chance
+    null: tuple[Null, ...]
+
+
+class Rate(Part):
+    """The test of the number of events, where it is made apart from the shape."""
+
+    expected: NotNegative
+    observed: Count
+    p: Probability
+
+
+class Column(Part):
+    """Events per bin of one column.
+
+    Attributes
+    ----------
+    fitted : whether the test looked at this column, or it was carried along.
+    reference : expected events.
+    learnt : expected events with the reference reweighted by e^F.
+    reference_error : what the finite reference leaves uncertain of ``reference``.
+    """
+
+    name: str
+    unit: str
+    fitted: bool
+    edges: tuple[Number, ...]
+    data: tuple[Count, ...]
+    reference: tuple[NotNegative, ...]
+    reference_error: tuple[NotNegative, ...]
+    learnt: tuple[NotNegative, ...]
+
+
+class Pair(Part):
+    """Two columns together: events per cell, rows along ``y``."""
+
+    x: str
+    y: str
+    x_edges: tuple[Number, ...]
+    y_edges: tuple[Number, ...]
+    data: tuple[tuple[Count, ...], ...]
+    reference: tuple[tuple[NotNegative, ...], ...]
+
+
+class Range(Part):
+    """What a column does in a region: middle half and middle nine tenths, and beside it overall."""
+
+    column: str
+    unit: str
+    low: Number
+    quarter: Number
+    median: Number
+    three_quarters: Number
+    high: Number
+    overall: tuple[Number, Number]
+
+
+class Region(Part):
+    """Where the learnt ratio is largest (or smallest): descriptive, without a significance.
+
+    Attributes
+    ----------
+    ratio : e^F is at least this (for an excess) or at most this (for a deficit).
+    ranges : of every column, the most telling first.
+    """
+
+    kind: Literal["excess", "deficit"]
+    ratio: NotNegative
+    expected: NotNegative
+    observed: Count
+    ranges: tuple[Range, ...]
+
+
+class Events(Part):
+    """The events of largest e^F: ``row`` counts from 0 in the data as they were read."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Count, ...]
+    ratios: tuple[NotNegative, ...]
+    values: tuple[tuple[Number | None, ...], ...]
+
+
+class Width(Part):
+    """How the fits went at one width."""
+
+    width: NotNegative
+    centres: Count
+    passes: tuple[Count, ...]
+    converged: tuple[bool, ...]
+    uncovered: tuple[Count, ...]
+
+
+class File(Part):
+    """A file that was read: its rows, those kept, and the SHA-256 of its bytes."""
+
+    role: str
+    path: str
+    rows: Count
+    kept: Count
+    sha256: str
+
+
+class Provenance(Part):
+    """What it takes to make the result again."""
+
+    made: str
+    seconds: NotNegative
+    command: tuple[str, ...]
+    seed: Count
+    settings: dict[str, Any]
+    versions: dict[str, str]
+    files: tuple[File, ...]
+
+
+class Record(Part):
+    """A whole result.
+
+    Attributes
+    ----------
+    pvalue, zscore, extrapolated : the verdict: `all` over all widths, with the rate if apart.
+    level : the p-value at which the user calls it an anomaly, if one was given.
+    statistics : by strategy.
+    batches : events in each batch.
+    columns, pair, regions, events : where data and reference differ, at the width ``shown``.
+    storage : bytes that each strategy has to keep.
+    """
+
+    format: Literal["gofstream.result"] = FORMAT
+    version: Literal[1] = VERSION
+    title: str
+    pvalue: Probability
+    zscore: Number | None
+    extrapolated: bool
+    level: Probability | None
+    rule: Literal["min", "mean", "product"]
+    toys: Count
+    source: str
+    expected: NotNegative
+    observed: Count
+    batches: tuple[Count, ...]
+    shape_only: bool
+    rate: Rate | None
+    caveats: tuple[str, ...]
+    statistics: dict[str, Statistic]
+    widths: tuple[Width, ...]
+    shown: NotNegative
+    columns: tuple[Column, ...]
+    pair: Pair | None
+    regions: tuple[Region, ...]
+    events: Events
+    storage: dict[str, Count]
+    provenance: Provenance | None
+
+    @property
+    def anomalous(self) -> bool:
+        """Whether the p-value is at or below the level that was set."""
+        return self.level is not None and self.pvalue <= self.level
+
+    def save(self, path: Path) -> None:
+        """Write the file; it appears when it is whole."""
+        write_whole(path, self.model_dump_json(indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Record:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        FormatError
+            If the file is damaged, foreign, or of a newer version; it says where.
+        """
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise FormatError(f"{path} is not JSON ({error}); give a result file") from error
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise FormatError(f"{path} is not a gofstream result; give the result.json of a test")
+        if content.get("version") != VERSION:
+            raise FormatError(
+                f"{path} has version {content.get('version')!r}, but this gofstream reads version "
+                f"{VERSION}; use the gofstream that wrote it, or a newer one"
+            )
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = ".".join(map(str, first["loc"]))
+            raise FormatError(
+                f"{path} does not follow the schema: {where}: {first['msg']} "
+                f"({error.error_count()} problems in all); it was changed after it was written"
+            ) from None
+
+
+def schema() -> str:
+    """Write the JSON Schema of a result file."""
+    return json.dumps(Record.model_json_schema(), indent=1, sort_keys=True) + "\n"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file that appears when it is whole, and leaves no part when it fails."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
