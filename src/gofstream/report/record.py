@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gofstream.errors import FormatError
 
-FORMAT = "gofstream.result"
-VERSION = 1
+FORMAT: Final = "gofstream.result"
+VERSION: Final = 1
 #: Where the published schema lies.
 SCHEMA = Path(__file__).parent / f"result-{VERSION}.schema.json"
 
