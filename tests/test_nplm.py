@@ -21,11 +21,12 @@ from gofstream.errors import (
     StoppedError,
 )
 from gofstream.execution import thread_workers
+from gofstream.inference.calibrate import calibrate
 from gofstream.inference.combine import combined_p
 from gofstream.inference.pvalues import z_score
 from gofstream.inference.rate import RateTest
 from gofstream.inference.result import TestResult
-from gofstream.nplm import _batches, nplm_test
+from gofstream.nplm import _batches, nplm_test, plan_null, plan_test
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 
@@ -357,3 +358,31 @@ def test_p_values_of_the_front_door() -> None:
     steps = np.bincount(np.rint(np.array(p) * 20).astype(int), minlength=21)[1:].cumsum() / 60
     distance = float(np.abs(steps - np.arange(1, 21) / 20).max())
     assert stats.kstwo.sf(distance, 60) > 0.01
+
+
+def test_a_plan_without_data_is_the_one_with_data(tmp_path: Path) -> None:
+    """A null made beforehand serves the test, whatever the data turn out to be."""
+    rng = np.random.default_rng(8)
+    reference, data = rng.normal(size=(8000, 1)), rng.normal(size=(190, 1))
+    settings = Settings(n_centres=20, widths=(1.0,))
+    plan = plan_null(reference, 200.0, batches=2, settings=settings, rng=3)
+    planned = plan_test(data, reference, expected=200.0, batches=2, settings=settings, rng=3)
+    assert plan.about() == planned.plan.about()
+    other = plan_null(reference, 200.0, batches=2, settings=settings, rng=4)
+    assert other.about() != plan.about()
+    with thread_workers(1) as executor:
+        calibrate(plan, 16, tmp_path / "x.null", executor)
+    before = (tmp_path / "x.null").read_bytes()
+    nplm_test(
+        data,
+        reference,
+        expected=200.0,
+        batches=2,
+        settings=settings,
+        rng=3,
+        n_resamples=16,
+        null=tmp_path / "x.null",
+    )
+    assert (tmp_path / "x.null").read_bytes() == before
+    with pytest.raises(InputError, match=r"8000 rows: too few .*at most about 229.*give a pool"):
+        plan_null(reference, 300.0, rng=3)

@@ -78,7 +78,7 @@ class Calibration:
             rate=rate,
             source=plan.source_name,
             expected=float(plan.expected.sum()),
-            observed=sum(len(batch) for batch in batches),
+            batches=tuple(len(batch) for batch in batches),
             shape_only=plan.shape_only,
             caveats=tuple(caveats),
         )

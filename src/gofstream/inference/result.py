@@ -52,7 +52,8 @@ class TestResult:
     together : statistics that share one p-value, if asked for, and that p-value.
     rate : the test of the number of events, where it is made apart from that of the shape.
     source : where they came from.
-    expected, observed : events in all batches together.
+    expected : events the nominal model predicts, in all batches together.
+    batches : events observed in each.
     shape_only : whether the rate was left out of the test.
     caveats : what to know before quoting a number.
     """
@@ -65,12 +66,17 @@ class TestResult:
     null: NullTable
     source: str
     expected: float
-    observed: int
+    batches: tuple[int, ...]
     shape_only: bool
     rule: Rule = "min"
     together: tuple[tuple[str, ...], PValue] | None = None
     rate: RateTest | None = None
     caveats: tuple[str, ...] = field(default=())
+
+    @property
+    def observed(self) -> int:
+        """Events in all batches together."""
+        return sum(self.batches)
 
     @property
     def toys(self) -> int:

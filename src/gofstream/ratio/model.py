@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 
 FORMAT = "gofstream.log-ratio"
 VERSION = 1
+#: Events evaluated at a time, so that no kernel matrix is large.
+SLAB = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -252,7 +254,14 @@ class Aggregate:
 
     def scaled(self, x: Floats) -> Floats:
         """Evaluate F at events already scaled."""
-        running = RunningRatio.empty(len(x))
-        for model in self.models:
-            running = running.add(model.scaled(x), model.expected)
-        return running.value() if self.models else np.zeros(len(x))
+        values = np.zeros(len(x))
+        for start in range(0, len(x) if self.models else 0, SLAB):
+            part = x[start : start + SLAB]
+            running, centres = RunningRatio.empty(len(part)), np.empty(0)
+            for model in self.models:
+                if not np.array_equal(centres, model.centres):  # usually all have the same
+                    centres = model.centres
+                    kernel = gaussian(part, centres, model.width)
+                running = running.add(kernel @ model.coefficients, model.expected)
+            values[start : start + SLAB] = running.value()
+        return values

@@ -117,7 +117,7 @@ class Region(Part):
     Attributes
     ----------
     ratio : e^F is at least this (for an excess) or at most this (for a deficit).
-    ranges : of every column, the most telling first.
+    ranges : of every column, the one that sets the region apart most first.
     """
 
     kind: Literal["excess", "deficit"]
