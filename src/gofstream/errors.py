@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_USE_LESS = "use fewer centres, fewer reference rows or fewer batches at once"
+
 
 class GofstreamError(Exception):
     """Base of every error raised on purpose by this package."""
@@ -40,6 +42,10 @@ class WeightError(InputError):
 
 class RangeError(InputError):
     """A value is too large for single precision arithmetic."""
+
+
+class ExpressionError(InputError):
+    """A selection of events cannot be understood."""
 
 
 class WidthError(InputError):
@@ -75,6 +81,8 @@ class MemoryBudgetError(GofstreamError):
         Bytes the work would take and bytes it may take.
     what
         The thing that does not fit, as a noun phrase.
+    instead
+        What to do about it, besides raising the budget.
 
     Examples
     --------
@@ -84,26 +92,26 @@ class MemoryBudgetError(GofstreamError):
 fewer batches at once
     """
 
-    def __init__(self, needed: int, budget: int, what: str) -> None:
-        # All three reach Exception.args: an error raised in a worker process is rebuilt from them.
-        super().__init__(needed, budget, what)
+    def __init__(self, needed: int, budget: int, what: str, instead: str = _USE_LESS) -> None:
+        # All of them reach Exception.args: an error raised in a worker process is rebuilt from it.
+        super().__init__(needed, budget, what, instead)
         self.needed = needed
         self.budget = budget
         self.what = what
+        self.instead = instead
 
     def __str__(self) -> str:
         """Say what does not fit, by how much, and the ways out."""
         return (
             f"{self.what} would need {_readable(self.needed)}, but the memory budget is "
-            f"{_readable(self.budget)}: raise the `memory` setting, or use fewer centres, "
-            "fewer reference rows or fewer batches at once"
+            f"{_readable(self.budget)}: raise the `memory` setting, or {self.instead}"
         )
 
 
-def refuse_beyond(budget: int, needed: int, what: str) -> None:
+def refuse_beyond(budget: int, needed: int, what: str, instead: str = _USE_LESS) -> None:
     """Raise `MemoryBudgetError` if `what` needs more bytes than the budget allows."""
     if needed > budget:
-        raise MemoryBudgetError(needed, budget, what)
+        raise MemoryBudgetError(needed, budget, what, instead)
 
 
 def missing_extra(package: str, extra: str) -> GofstreamError:
@@ -144,6 +152,22 @@ def nearest_names(name: str, known: Iterable[str]) -> str:
     close = set(get_close_matches(name.casefold(), folded, n=3))
     hits = [n for n, f in zip(names, folded, strict=True) if f in close]
     return ("nearest: " if hits else "known: ") + ", ".join(map(repr, hits or names))
+
+
+def printable(text: str) -> str:
+    r"""Write characters that could steer a terminal, or hide there, as escapes.
+
+    Parameters
+    ----------
+    text
+        Text from a file or a library.
+
+    Examples
+    --------
+    >>> print(printable("pt\x1b[31m of 日本\u202e"))
+    pt\x1b[31m of 日本\u202e
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def _readable(size: int) -> str:

@@ -1,0 +1,5 @@
+"""Files in: events from Parquet, ROOT, HDF5, NumPy and CSV."""
+
+from gofstream.io.events import Events, FileRead, read
+
+__all__ = ["Events", "FileRead", "read"]

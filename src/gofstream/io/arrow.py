@@ -1,0 +1,149 @@
+"""Parquet and CSV, through pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gofstream.errors import InputError
+from gofstream.io.table import Column, Piece, Table, check_unique
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+_FLOAT64 = np.dtype(np.float64)
+_BLOCK = 1 << 20
+
+
+def open_parquet(path: Path, stack: ExitStack, tree: str | None = None) -> Table:
+    """Open a Parquet file; its top-level columns are the columns."""
+    import pyarrow.parquet as pq
+
+    # Buffered, page by page: otherwise all of a row group comes into memory at once.
+    file = stack.enter_context(pq.ParquetFile(path, buffer_size=_BLOCK, pre_buffer=False))
+    schema = file.schema_arrow
+    check_unique(schema.names, path)
+    holed = _maybe_null(file)
+    columns = {
+        field.name: _column(field.type, field.name in holed)
+        for field in (schema.field(j) for j in range(len(schema.names)))
+    }
+
+    def pieces(names: Sequence[str], rows: int) -> Iterator[Piece]:
+        for batch in file.iter_batches(batch_size=rows, columns=list(names), use_threads=False):
+            yield _arrays(batch, names, columns)
+
+    return Table(columns, file.metadata.num_rows, pieces)
+
+
+def open_csv(path: Path, stack: ExitStack, tree: str | None = None) -> Table:
+    """Open a CSV file with a header; all its numbers are read as float64.
+
+    Types are those of the first block. Whole numbers there say little about what comes later, so
+    they are not taken for integers.
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    with csv.open_csv(path) as reader:
+        schema = reader.schema
+        first = next(iter(reader), None)
+    _check_header(schema.names, path)
+    columns = {}
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        number = pa.types.is_null(kind) or _is_number(kind)
+        columns[name] = Column(str(kind), _FLOAT64 if number else None)
+    yes_no = {
+        name
+        for name, kind in zip(schema.names, schema.types, strict=True)
+        if pa.types.is_boolean(kind)
+    }
+    rows = 0 if first is None else first.num_rows
+    size = path.stat().st_size
+
+    def pieces(names: Sequence[str], rows: int) -> Iterator[Piece]:
+        # Written out, a number takes about as many bytes as in memory, give or take a factor two.
+        block = min(max(rows * len(columns) * 8, 1 << 16), 8 * _BLOCK)
+        convert = csv.ConvertOptions(
+            column_types={name: pa.bool_() if name in yes_no else pa.float64() for name in names},
+            include_columns=list(names),
+        )
+        read = csv.ReadOptions(block_size=block, use_threads=False)
+        with csv.open_csv(path, read_options=read, convert_options=convert) as reader:
+            for batch in reader:
+                yield _arrays(batch, names, columns)
+
+    return Table(columns, rows * max(size // _BLOCK, 1), pieces, counted=False)
+
+
+def _arrays(batch: pa.RecordBatch, names: Sequence[str], columns: dict[str, Column]) -> Piece:
+    return {name: _numbers(batch.column(name), columns[name]) for name in names}
+
+
+def _numbers(array: pa.Array[Any], column: Column) -> NDArray[Any]:
+    """Give numbers of the type announced, NaN where there is none."""
+    import pyarrow as pa
+
+    if column.dtype == _FLOAT64:
+        array = array.cast(pa.float64(), safe=False)
+    numbers: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    if numbers.dtype != column.dtype:
+        raise ValueError("values are missing where its summary says that none are")
+    return numbers
+
+
+def _column(kind: pa.DataType, holed: bool) -> Column:
+    import pyarrow as pa
+
+    if not _is_number(kind):
+        return Column(str(kind), None, nested=pa.types.is_nested(kind))
+    dtype = np.dtype(kind.to_pandas_dtype())
+    # Numpy's integers have no way to say that one is missing.
+    return Column(str(kind), _FLOAT64 if holed and dtype.kind != "f" else dtype)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+
+
+def _maybe_null(file: pq.ParquetFile) -> set[str]:
+    """Name the columns that are not known to be without missing values."""
+    names = set()
+    for group in range(file.metadata.num_row_groups):
+        described = file.metadata.row_group(group)
+        for j in range(described.num_columns):
+            column = described.column(j)
+            known = column.statistics
+            if known is None or known.null_count != 0:  # None where it is not known
+                names.add(column.path_in_schema)
+    return names
+
+
+def _check_header(names: Sequence[str], path: Path) -> None:
+    check_unique(names, path)
+    if len(names) == 1 and any(mark in names[0] for mark in ";\t|"):
+        raise InputError(
+            f"{path}: the first line is {names[0]!r}, one column without a comma; separate columns "
+            "by commas"
+        )
+    if all(map(_is_numeral, names)):
+        raise InputError(
+            f"{path}: the first line holds numbers, not names of columns; put a line with the "
+            "names at the top"
+        )
+
+
+def _is_numeral(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
