@@ -14,11 +14,11 @@ from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.pvalues import LAWS, Law, PValue, p_value, with_p
 from gofstream.inference.rate import RateTest
-from gofstream.inference.result import StatisticResult, TestResult
+from gofstream.inference.result import StatisticResult, TestResult, complaints
 from gofstream.sample import Sample
 from gofstream.statistics import STATISTICS
 from gofstream.toys.farm import run
-from gofstream.toys.plan import Observed, Plan, check_sizes
+from gofstream.toys.plan import Plan, check_sizes
 
 Floats = NDArray[np.float64]
 
@@ -61,7 +61,11 @@ class Calibration:
         t = np.stack([found.t[:, -1] for found in learnt], axis=1)
         caveats: list[str] = []
         for found in learnt:
-            caveats += _complaints(found)
+            caveats += complaints(
+                found.models[0].width,
+                [model.converged for model in found.models],
+                int(found.uncovered.sum()),
+            )
         if self.table.unconverged:
             caveats.append(f"fits of toys that did not converge: {self.table.unconverged}")
         statistics = {
@@ -136,13 +140,3 @@ def _combine(t: Floats, null: Floats, each: Sequence[PValue], rule: Rule) -> PVa
     if smallest.extrapolated and p <= tests / (toys + 1) and bonferroni < p:
         return with_p(bonferroni, round(p * (toys + 1)) - 1, toys, extrapolated=True)
     return with_p(p, round(p * (toys + 1)) - 1, toys, extrapolated=False)
-
-
-def _complaints(found: Observed) -> list[str]:
-    width, complaints = found.models[0].width, []
-    stuck = [str(i + 1) for i, model in enumerate(found.models) if not model.converged]
-    if stuck:
-        complaints.append(f"σ = {width:.3g}: the fit did not converge for batch {', '.join(stuck)}")
-    if missed := found.uncovered.sum():
-        complaints.append(f"σ = {width:.3g}: events far from every centre, not seen: {missed}")
-    return complaints

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -206,7 +206,7 @@ class TestResult:
         return [lines[0], "─" * len(lines[0]), *lines[1:]]
 
     def _notes(self) -> list[str]:
-        notes = [f"combined: {_RULES[self.rule]} over the widths, ranked among the toys alike"]
+        notes = [f"combined: {RULES[self.rule]} over the widths, ranked among the toys alike"]
         if self.together is not None:
             names, p = self.together
             notes.append(f"{', '.join(names)} together: {p}")
@@ -241,7 +241,17 @@ class TestResult:
         )
 
 
-_RULES: dict[Rule, str] = {
+def complaints(width: float, converged: Sequence[bool], uncovered: int) -> list[str]:
+    """Write what went wrong with the fits of the batches at one width."""
+    found = []
+    if stuck := [str(i + 1) for i, fine in enumerate(converged) if not fine]:
+        found.append(f"σ = {width:.3g}: the fit did not converge for batch {', '.join(stuck)}")
+    if uncovered:
+        found.append(f"σ = {width:.3g}: events far from every centre, not seen: {uncovered}")
+    return found
+
+
+RULES: dict[Rule, str] = {
     "min": "smallest p",
     "mean": "mean of the p-values",
     "product": "product of the p-values",

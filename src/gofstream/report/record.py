@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from gofstream.errors import FormatError
+from gofstream.errors import ColumnError, FormatError, nearest_names
+
+if TYPE_CHECKING:
+    from hist import Hist
+    from matplotlib.figure import Figure
 
 FORMAT: Final = "gofstream.result"
 VERSION: Final = 1
@@ -23,13 +29,27 @@ SCHEMA = Path(__file__).parent / f"result-{VERSION}.schema.json"
 Number = Annotated[float, Field(allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Probability = Annotated[float, Field(gt=0, le=1)]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Part(BaseModel):
     """A part of a record: frozen, and nothing in it that the schema does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def check_lengths(length: int, **lists: Sequence[object]) -> None:
+    """Refuse lists that are not as long as what they belong to."""
+    for name, values in lists.items():
+        if len(values) != length:
+            raise ValueError(f"{name} has {len(values)} entries, not {length}")
+
+
+def check_bins(edges: Sequence[float], **contents: Sequence[object]) -> None:
+    """Refuse edges that do not rise, and contents that are not one for each bin."""
+    if len(edges) < 2 or any(low >= high for low, high in pairwise(edges)):
+        raise ValueError("edges have to rise, and there are at least two of them")
+    check_lengths(len(edges) - 1, **contents)
 
 
 class Chance(Part):
@@ -48,6 +68,11 @@ class Null(Part):
     t: Number
     edges: tuple[Number, ...]
     counts: tuple[Count, ...]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        check_bins(self.edges, counts=self.counts)
+        return self
 
 
 class Statistic(Part):
@@ -86,6 +111,22 @@ class Column(Part):
     reference_error: tuple[NotNegative, ...]
     learnt: tuple[NotNegative, ...]
 
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        check_bins(
+            self.edges,
+            data=self.data,
+            reference=self.reference,
+            reference_error=self.reference_error,
+            learnt=self.learnt,
+        )
+        return self
+
+    @property
+    def label(self) -> str:
+        """The name with its unit, for an axis or the head of a table."""
+        return f"{self.name} [{self.unit}]" if self.unit else self.name
+
 
 class Pair(Part):
     """Two columns together: events per cell, rows along ``y``."""
@@ -96,6 +137,13 @@ class Pair(Part):
     y_edges: tuple[Number, ...]
     data: tuple[tuple[Count, ...], ...]
     reference: tuple[tuple[NotNegative, ...], ...]
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        check_bins(self.y_edges, data=self.data, reference=self.reference)
+        for row in (*self.data, *self.reference):
+            check_bins(self.x_edges, row=row)
+        return self
 
 
 class Range(Part):
@@ -135,6 +183,13 @@ class Events(Part):
     ratios: tuple[NotNegative, ...]
     values: tuple[tuple[Number | None, ...], ...]
 
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        check_lengths(len(self.rows), ratios=self.ratios, values=self.values)
+        for value in self.values:
+            check_lengths(len(self.columns), value=value)
+        return self
+
 
 class Width(Part):
     """How the fits went at one width."""
@@ -162,7 +217,7 @@ class Provenance(Part):
     made: str
     seconds: NotNegative
     command: tuple[str, ...]
-    seed: Count
+    seed: Annotated[int, Field(ge=0)]
     settings: dict[str, Any]
     versions: dict[str, str]
     files: tuple[File, ...]
@@ -207,10 +262,68 @@ class Record(Part):
     storage: dict[str, Count]
     provenance: Provenance | None
 
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if "all" not in self.statistics:
+            raise ValueError("statistics lack `all`, which the verdict is about")
+        for found in self.statistics.values():
+            check_lengths(len(self.widths), p=found.p, null=found.null)
+        return self
+
     @property
     def anomalous(self) -> bool:
         """Whether the p-value is at or below the level that was set."""
         return self.level is not None and self.pvalue <= self.level
+
+    def column(self, name: str) -> Column:
+        """Give the column of that name.
+
+        Raises
+        ------
+        ColumnError
+            If there is none; it says which names come near.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        known = [column.name for column in self.columns]
+        raise ColumnError(f"the result has no column {name!r}; {nearest_names(name, known)}")
+
+    def column_histogram(self, name: str, which: Literal["data", "reference", "learnt"]) -> Hist:
+        """Give the events per bin of one column, for anything that reads UHI histograms.
+
+        Parameters
+        ----------
+        name : of the column.
+        which : ``reference`` carries as variances what the finite reference leaves uncertain.
+        """
+        from gofstream.report.histograms import column_histogram
+
+        return column_histogram(self.column(name), which)
+
+    def plot_p(self) -> Figure:
+        """Draw Z and p of every strategy at every width."""
+        from gofstream.report.pictures import p_figure
+
+        return p_figure(self)
+
+    def plot_null(self, strategy: str = "all") -> Figure:
+        """Draw the null distribution of one strategy at every width, with the observed value."""
+        from gofstream.report.pictures import null_figure
+
+        return null_figure(self, strategy)
+
+    def plot_column(self, name: str) -> Figure:
+        """Draw data, reference and learnt reference along one column, and their ratio."""
+        from gofstream.report.histograms import column_figure
+
+        return column_figure(self.column(name))
+
+    def plot_pair(self, view: Literal["data", "pull"] = "pull") -> Figure:
+        """Draw the pair of columns in which data and reference differ most."""
+        from gofstream.report.histograms import pair_figure
+
+        return pair_figure(self, view)
 
     def save(self, path: Path) -> None:
         """Write the file; it appears when it is whole."""

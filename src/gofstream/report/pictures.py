@@ -1,0 +1,182 @@
+"""Pictures of what the strategies say: Z and p, the toys behind them, and what each has to keep."""
+
+from __future__ import annotations
+
+import math
+
+import mplhep
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
+from scipy import stats
+
+from gofstream.errors import InputError, nearest_names
+from gofstream.inference.pvalues import z_score
+from gofstream.report.plots import BLACK, BLUE, ORANGE, SERIES, SKY
+from gofstream.report.record import Chance, Null, Record
+from gofstream.report.style import ACROSS, look, minor_ticks, plain
+from gofstream.report.words import p_text, size
+
+MARKERS = "os^Dv<>pXhP*"
+#: Where a p-value of one stands, which has no Z.
+LOWEST = -3.0
+#: Panels beside each other in a null figure.
+PANELS = 3
+
+
+def p_figure(record: Record) -> Figure:
+    """Draw Z, and p above it, of every strategy: at each width, and over all of them.
+
+    An open marker is extrapolated. Widths of one strategy stand below each other, so that equal
+    values do not hide each other.
+    """
+    names = list(record.statistics)
+    lines = len(record.widths) + 1
+    with look():
+        figure = Figure(figsize=(ACROSS, 1.5 + (0.22 + 0.075 * lines) * len(names)))
+        figure.set_layout_engine("constrained")
+        axes = figure.subplots()
+        for row, found in enumerate(record.statistics.values()):
+            if row % 2:
+                axes.axhspan(row - 0.5, row + 0.5, color="0.955", lw=0, zorder=0)
+            for k, chance in enumerate((*found.p, found.combined)):
+                height = row + 0.72 * ((k + 0.5) / lines - 0.5)
+                _mark(axes, chance, height, k if k < len(found.p) else None)
+        axes.axvline(0, color="0.75", lw=0.8, zorder=1)
+        if record.level is not None:
+            axes.axvline(float(z_score(record.level)), color=BLACK, lw=1, ls="--", zorder=1)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_yticks(range(len(names)), [plain(name) for name in names], parse_math=False)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel("Z (standard deviations)")
+        axes.margins(x=0.08)
+        _p_axis(axes)
+        figure.legend(
+            handles=_p_handles(record), loc="outside lower center", ncols=3, columnspacing=1.2
+        )
+    return figure
+
+
+def _mark(axes: Axes, chance: Chance, height: float, width: int | None) -> None:
+    """Draw one p-value; ``width`` counts, and None stands for all together."""
+    colour, marker, large = (BLACK, "d", 8) if width is None else (*_series(width), 5)
+    axes.plot(
+        [LOWEST if chance.z is None else chance.z],
+        [height],
+        marker=marker,
+        ms=large,
+        color=colour,
+        mfc="white" if chance.extrapolated else colour,
+        mew=1.2,
+        zorder=3,
+    )
+
+
+def _series(width: int) -> tuple[str, str]:
+    # Black is for all widths together.
+    colours = [colour for colour in SERIES if colour != BLACK]
+    return colours[width % len(colours)], MARKERS[width % len(MARKERS)]
+
+
+def _p_axis(axes: Axes) -> None:
+    """Write p above Z, at few places."""
+    low, high = axes.get_xlim()
+    places = [z for z in MaxNLocator(5, integer=True).tick_values(low, high) if low <= z <= high]
+    p = np.asarray(stats.norm.sf(places))
+    upper = axes.secondary_xaxis("top")
+    upper.xaxis.set_major_locator(FixedLocator([z for z, x in zip(places, p, strict=True) if x]))
+    upper.xaxis.set_major_formatter(FixedFormatter([p_text(float(x)) for x in p if x]))
+    upper.tick_params(labelsize=8)
+    upper.set_xlabel("p", labelpad=5)
+    axes.tick_params(axis="x", top=False)
+
+
+def _p_handles(record: Record) -> list[Line2D]:
+    handles = []
+    for k, width in enumerate(record.widths):
+        colour, marker = _series(k)
+        label = f"σ = {width.width:.3g}"
+        handles.append(Line2D([], [], color=colour, marker=marker, ms=5, ls="", label=label))
+    handles.append(Line2D([], [], color=BLACK, marker="d", ms=8, ls="", label="all widths"))
+    chances = [c for found in record.statistics.values() for c in (*found.p, found.combined)]
+    if any(chance.extrapolated for chance in chances):
+        handles.append(
+            Line2D([], [], color=BLACK, marker="o", mfc="white", ls="", label="open: extrapolated")
+        )
+    if any(chance.z is None for chance in chances):
+        handles.append(Line2D([], [], ls="", label=f"p = 1 drawn at {LOWEST:.0f}"))
+    if record.level is not None:
+        handles.append(Line2D([], [], color=BLACK, lw=1, ls="--", label="the level set"))
+    return handles
+
+
+def null_figure(record: Record, strategy: str) -> Figure:
+    """Draw the toys of one strategy at every width, with the observed value as a line."""
+    if strategy not in record.statistics:
+        known = nearest_names(strategy, record.statistics)
+        raise InputError(f"the result has no strategy {strategy!r}; {known}")
+    found = record.statistics[strategy]
+    columns = min(PANELS, len(found.null))
+    rows = math.ceil(len(found.null) / PANELS)
+    with look():
+        figure = Figure(figsize=(ACROSS, 0.75 + 1.45 * rows), layout="constrained")
+        panels = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes, null, chance, width in zip(
+            panels, found.null, found.p, record.widths, strict=False
+        ):
+            _draw_null(axes, null)
+            mark = " *" if chance.extrapolated else ""
+            axes.set_title(
+                f"σ = {width.width:.3g}\np = {p_text(chance.p)}{mark}", fontsize=8.5, pad=4
+            )
+        for axes in panels[len(found.null) :]:
+            axes.set_axis_off()
+        foot = "test statistic t" + (
+            "   (* extrapolated)" if any(chance.extrapolated for chance in found.p) else ""
+        )
+        figure.supxlabel(foot, fontsize=9)
+        figure.supylabel("toys", fontsize=9)
+    return figure
+
+
+def _draw_null(axes: Axes, null: Null) -> None:
+    mplhep.histplot(null.counts, null.edges, ax=axes, histtype="fill", color=SKY)
+    axes.axvline(null.t, color=ORANGE, lw=2)
+    low, high = min(null.edges[0], null.t), max(null.edges[-1], null.t)
+    pad = 0.06 * (high - low)
+    axes.set_xlim(low - pad, high + pad)
+    axes.set_ylim(0, 1.12 * max(*null.counts, 1))
+    for axis, parts in ((axes.xaxis, 3), (axes.yaxis, 3)):
+        axis.set_major_locator(MaxNLocator(parts, integer=axis is axes.yaxis))
+    minor_ticks(axes)
+    axes.tick_params(labelsize=8)
+
+
+def storage_figure(record: Record) -> Figure:
+    """Draw the bytes that each strategy has to keep."""
+    names, kept = list(record.storage), list(record.storage.values())
+    with look():
+        figure = Figure(figsize=(ACROSS, 0.9 + 0.34 * len(names)), layout="constrained")
+        axes = figure.subplots()
+        axes.barh(range(len(names)), kept, color=BLUE, height=0.6)
+        axes.set_xscale("log")
+        top = max(*kept, 10)
+        low = 10 ** math.floor(math.log10(max(1, min((n for n in kept if n), default=1)))) / 2
+        # Room on the right for the number behind the longest bar.
+        axes.set_xlim(low, top * (top / low) ** 0.28)
+        for row, count in enumerate(kept):
+            axes.annotate(
+                size(count),
+                (max(count, low), row),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+            )
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.set_yticks(range(len(names)), [plain(name) for name in names], parse_math=False)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel("kept (bytes)")
+    return figure

@@ -1,0 +1,71 @@
+"""What the pictures of a report have in common: their look, and text that stays text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.ticker import AutoMinorLocator
+
+#: Inches across: two stand side by side on a screen, and one can be read on a phone.
+ACROSS: Final = 4.8
+#: A name longer than this is cut where a picture has no room for it.
+LONGEST: Final = 36
+
+# The look of mplhep's styles (ticks inside, on all sides) at the size of a page.
+_LOOK: Final = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 10,
+    "axes.labelsize": 10,
+    "axes.titlesize": 10,
+    "axes.linewidth": 0.8,
+    "axes.formatter.use_mathtext": True,
+    "axes.formatter.limits": (-3, 5),
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "xtick.direction": "in",
+    "ytick.direction": "in",
+    "xtick.top": True,
+    "ytick.right": True,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "legend.handlelength": 1.6,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+}
+
+# What XML cannot hold, and what would break a line.
+_UNPRINTABLE = re.compile("[^\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@contextmanager
+def look() -> Iterator[None]:
+    """Draw in the look of a report, and leave matplotlib's settings as they were."""
+    with mpl.rc_context(_LOOK):
+        yield
+
+
+def plain(text: str) -> str:
+    """Make a user's text fit for a picture: one line, of characters that can be drawn.
+
+    Give it to matplotlib with ``parse_math=False``.
+
+    Examples
+    --------
+    >>> plain("a\\nb"), plain("x" * 50)[-3:]
+    ('a\ufffdb', 'xx…')
+    """
+    text = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def minor_ticks(axes: Axes) -> None:
+    """Add small ticks between those of linear axes."""
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "linear":
+            axis.set_minor_locator(AutoMinorLocator())
+    axes.tick_params(which="minor", top=True, right=True, direction="in")

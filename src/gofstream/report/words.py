@@ -1,0 +1,169 @@
+"""How a result is put into words: numbers, the verdict, and what to know before quoting it."""
+
+from __future__ import annotations
+
+import math
+
+from gofstream.inference.result import HEADLINE, complaints
+from gofstream.report.record import Chance, Record
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+#: With fewer toys than this beyond the observed value, p is known roughly.
+FEW = 10
+#: Beyond one in so many, a number of data sets says nothing that "fewer than" does not.
+UNIMAGINABLE = 1e9
+
+
+def number(value: float, digits: int = 4) -> str:
+    """Write a number to so many digits, with a power of ten where it is very large or small.
+
+    Examples
+    --------
+    >>> number(0.00012345), number(16000.0), number(-2.5), number(3e15), number(0.0)
+    ('1.234 × 10⁻⁴', '16,000', '−2.5', '3 × 10¹⁵', '0')
+    """
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 1e6:
+        # Digits before the point are not rounded away: 16123 events are not 16120.
+        places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+        text = f"{value:,.{places}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+    else:
+        mantissa, power = f"{value:.{digits - 1}e}".split("e")
+        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
+        text = f"{mantissa} × 10{str(int(power)).translate(_SUPERSCRIPTS)}"
+    return text.replace("-", "−")
+
+
+def p_text(p: float) -> str:
+    """Write a p-value to two digits.
+
+    Examples
+    --------
+    >>> p_text(0.0213), p_text(2.2e-308), p_text(1.0)
+    ('0.021', '2.2 × 10⁻³⁰⁸', '1')
+    """
+    return number(p, 2)
+
+
+def z_text(z: float | None) -> str:
+    """Write a Z-score; a p-value of one has none.
+
+    Examples
+    --------
+    >>> z_text(4.876), z_text(-0.02), z_text(None)
+    ('4.9', '0.0', '–')
+    """
+    # Adding zero takes the sign from a negative one.
+    return "–" if z is None else f"{round(z, 1) + 0.0:.1f}".replace("-", "−")
+
+
+def interval(chance: Chance) -> str:
+    """Write what the number of toys leaves of a p-value; it never goes down to zero."""
+    if chance.low == 0:
+        return f"below {p_text(chance.high)}"
+    return f"{p_text(chance.low)} to {p_text(chance.high)}"
+
+
+def size(count: int) -> str:
+    """Write a number of bytes in powers of a thousand.
+
+    Examples
+    --------
+    >>> size(64), size(1_234_567)
+    ('64 B', '1.2 MB')
+    """
+    amount, units = float(count), ["B", "kB", "MB", "GB", "TB", "PB", "EB"]
+    while amount >= 999.5 and len(units) > 1:
+        amount, units = amount / 1000, units[1:]
+    return f"{number(amount, 2)} {units[0]}"
+
+
+def verdict(record: Record) -> str:
+    """Say in one sentence how surprising the data are."""
+    p = record.pvalue
+    if p > 0.1:
+        often = f"in {100 * p:.0f} % of such repetitions"
+    elif p > 1 / UNIMAGINABLE:
+        often = f"about once in {number(float(f'{1 / p:.1e}'), 2)} such repetitions"
+    else:
+        often = "fewer than once in a billion such repetitions"
+    return (
+        "If the reference is right, data that differ from it at least as much as these "
+        f"come up {often}."
+    )
+
+
+def decision(record: Record) -> str:
+    """Say what the level that was set makes of it."""
+    if record.level is None:
+        return "No level was set beforehand, so this report does not call it an anomaly or not."
+    level = f"at the level that was set (p ≤ {p_text(record.level)})"
+    return f"{'An anomaly' if record.anomalous else 'Not an anomaly'} {level}."
+
+
+def caveats(record: Record) -> list[tuple[str, str]]:
+    """List what to know before quoting the verdict: each a heading of few words, and a sentence."""
+    found = []
+    if record.extrapolated:
+        found.append(
+            (
+                "Extrapolated",
+                f"none of the {record.toys:,} toys is as extreme as the data, so p and Z follow "
+                "from a law fitted to the toys. Read them as a rough size.",
+            )
+        )
+    found += _too_few_toys(record)
+    told = set()
+    stuck = missed = 0
+    for width in record.widths:
+        stuck += width.converged.count(False)
+        missed = max(missed, sum(width.uncovered))
+        told.update(complaints(width.width, width.converged, sum(width.uncovered)))
+    if stuck:
+        fits = sum(len(width.converged) for width in record.widths)
+        found.append(
+            ("Not converged", f"{stuck:,} of {fits:,} fits stopped early; see the diagnostics.")
+        )
+    if missed:
+        found.append(
+            (
+                "Events not covered",
+                f"{missed:,} of {record.observed:,} events lie far from every centre at the worst "
+                "width: the test does not see them.",
+            )
+        )
+    found += [("From the test", text) for text in record.caveats if text not in told]
+    found.append(
+        (
+            "No systematic uncertainties",
+            "none are included. The reference is taken to be exact but for its finite size.",
+        )
+    )
+    return found
+
+
+def _too_few_toys(record: Record) -> list[tuple[str, str]]:
+    chance = record.statistics[HEADLINE].combined
+    found = []
+    beyond = round(chance.p * (record.toys + 1)) - 1
+    if not chance.extrapolated and beyond < FEW:
+        found.append(
+            (
+                "Few toys",
+                f"of {record.toys:,} toys {max(beyond, 0) or 'none'} "
+                f"{'is' if beyond == 1 else 'are'} as extreme as the data: p of {HEADLINE} is "
+                f"known as {interval(chance)} (95 %). More toys would say it better.",
+            )
+        )
+    least = len(record.widths) / (record.toys + 1)
+    if record.level is not None and record.level < least and not record.extrapolated:
+        found.append(
+            (
+                "Level out of reach",
+                f"{record.toys:,} toys at {len(record.widths)} widths cannot be sure to show a p "
+                f"below {p_text(least)}, and the level is {p_text(record.level)}.",
+            )
+        )
+    return found
