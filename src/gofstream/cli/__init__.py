@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_limits
 from gofstream import __version__
 from gofstream.cli.data import data
 from gofstream.cli.demo import demo
+from gofstream.cli.describe import describe
 from gofstream.cli.paper import paper
 from gofstream.errors import GofstreamError, StoppedError
 
@@ -24,6 +25,7 @@ def cli() -> None:
 
 cli.add_command(data)
 cli.add_command(demo)
+cli.add_command(describe)
 cli.add_command(paper)
 
 

@@ -15,7 +15,6 @@ from gofstream.io.table import Column, Piece, Table, check_unique
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 _FLOAT64 = np.dtype(np.float64)
 _BLOCK = 1 << 20
@@ -29,11 +28,7 @@ def open_parquet(path: Path, stack: ExitStack, tree: str | None = None) -> Table
     file = stack.enter_context(pq.ParquetFile(path, buffer_size=_BLOCK, pre_buffer=False))
     schema = file.schema_arrow
     check_unique(schema.names, path)
-    holed = _maybe_null(file)
-    columns = {
-        field.name: _column(field.type, field.name in holed)
-        for field in (schema.field(j) for j in range(len(schema.names)))
-    }
+    columns = dict(zip(schema.names, map(_column, schema.types), strict=True))
 
     def pieces(names: Sequence[str], rows: int) -> Iterator[Piece]:
         for batch in file.iter_batches(batch_size=rows, columns=list(names), use_threads=False):
@@ -87,44 +82,26 @@ def _arrays(batch: pa.RecordBatch, names: Sequence[str], columns: dict[str, Colu
 
 
 def _numbers(array: pa.Array[Any], column: Column) -> NDArray[Any]:
-    """Give numbers of the type announced, NaN where there is none."""
+    """Give numbers of the type announced; float64, with NaN, where integers are missing."""
     import pyarrow as pa
 
-    if column.dtype == _FLOAT64:
+    if array.null_count or column.dtype == _FLOAT64:
         array = array.cast(pa.float64(), safe=False)
     numbers: NDArray[Any] = array.to_numpy(zero_copy_only=False)
-    if numbers.dtype != column.dtype:
-        raise ValueError("values are missing where its summary says that none are")
     return numbers
 
 
-def _column(kind: pa.DataType, holed: bool) -> Column:
+def _column(kind: pa.DataType) -> Column:
     import pyarrow as pa
 
-    if not _is_number(kind):
-        return Column(str(kind), None, nested=pa.types.is_nested(kind))
-    dtype = np.dtype(kind.to_pandas_dtype())
-    # Numpy's integers have no way to say that one is missing.
-    return Column(str(kind), _FLOAT64 if holed and dtype.kind != "f" else dtype)
+    dtype = np.dtype(kind.to_pandas_dtype()) if _is_number(kind) else None
+    return Column(str(kind), dtype, nested=pa.types.is_nested(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-
-
-def _maybe_null(file: pq.ParquetFile) -> set[str]:
-    """Name the columns that are not known to be without missing values."""
-    names = set()
-    for group in range(file.metadata.num_row_groups):
-        described = file.metadata.row_group(group)
-        for j in range(described.num_columns):
-            column = described.column(j)
-            known = column.statistics
-            if known is None or known.null_count != 0:  # None where it is not known
-                names.add(column.path_in_schema)
-    return names
 
 
 def _check_header(names: Sequence[str], path: Path) -> None:

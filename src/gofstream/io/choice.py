@@ -28,6 +28,7 @@ class Head:
     columns: Mapping[str, Column]
     rows: int
     counted: bool
+    parts: tuple[str, ...]
 
 
 def find(files: PathLike | Iterable[PathLike]) -> list[Path]:
@@ -72,7 +73,7 @@ def look(paths: Sequence[Path], tree: str | None) -> list[Head]:
     heads = []
     for path in paths:
         with opened(path, tree) as table:
-            heads.append(Head(path, table.columns, table.rows, table.counted))
+            heads.append(Head(path, table.columns, table.rows, table.counted, table.parts))
     return heads
 
 

@@ -109,7 +109,7 @@ def gather(
         with opened(head.path, tree) as table:
             for piece in table.pieces(wanted.all, at_once):
                 count = len(piece[wanted.columns[0]])
-                selected = _select(piece, wanted.condition)
+                selected = select(piece, wanted.condition)
                 faults.look(piece, offset, selected)
                 if not faults.found:
                     _keep(kept, piece, wanted, number, draw)
@@ -137,7 +137,7 @@ def _common(heads: Sequence[Head], name: str) -> np.dtype[Any]:
     return np.result_type(*(dtype for head in heads if (dtype := head.columns[name].dtype)))
 
 
-def _select(piece: Piece, condition: Condition | None) -> NDArray[np.intp] | None:
+def select(piece: Piece, condition: Condition | None) -> NDArray[np.intp] | None:
     """Cut a piece, in place, to the rows that fulfil the condition, and give their numbers."""
     if condition is None:
         return None
@@ -156,7 +156,7 @@ def _keep(
 ) -> None:
     """Keep the rows of a piece, or those of them that are in the draw so far."""
     names, count = wanted.beside, len(piece[wanted.columns[0]])
-    extra: list[Any] = []
+    extra: list[NDArray[Any] | int] = []
     if draw is not None:
         numbers = draw.numbers(count)
         inside = np.flatnonzero(numbers < draw.bar)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from gofstream.errors import refuse_beyond
 
@@ -56,7 +56,9 @@ class Kept:
             # In place, so that old and new are not in memory together; nobody else has a view.
             array.resize((rows, *array.shape[1:]), refcheck=False)
 
-    def append(self, columns: Sequence[ArrayLike], beside: Sequence[ArrayLike], rows: int) -> None:
+    def append(
+        self, columns: Sequence[NDArray[Any]], beside: Sequence[NDArray[Any] | int], rows: int
+    ) -> None:
         """Keep some more rows."""
         end = self.count + rows
         if end > len(self._matrix):
@@ -68,8 +70,11 @@ class Kept:
         with np.errstate(over="ignore"):
             for j, column in enumerate(columns):
                 self._matrix[new, j] = column
-            for array, column in zip(self._beside, beside, strict=True):
-                array[new] = column
+            for j, extra in enumerate(beside):
+                # Integers of which one is missing go on as numbers that can be NaN.
+                if isinstance(extra, np.ndarray) and extra.dtype.kind > self._beside[j].dtype.kind:
+                    self._beside[j] = self._beside[j].astype(np.float64)
+                self._beside[j][new] = extra
         self.count = end
 
     def thin(self, rows: NDArray[np.integer[Any]]) -> None:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.errors import DtypeError
-from gofstream.io.choice import Head, PathLike, check_number, choose, find, look
+from gofstream.io.choice import Head, PathLike, choose, find, look
 from gofstream.io.expression import Condition, parse
 from gofstream.io.formats import opened, recognise
-from gofstream.io.gather import rows_at_once
+from gofstream.io.gather import rows_at_once, select
 from gofstream.io.table import Piece
 
 #: Bins of a histogram, from the smallest value to the largest.
-BINS = 24
+BINS = 20
 
 _MEMORY = 256 * 1024**2
 
@@ -110,27 +108,75 @@ def summarise(
     (3, 1, 1.0, 3.0, 6.0)
     """
     condition = None if where is None else parse(where)
-    paths = find(files)
-    heads = look(paths, tree)
+    heads = look(find(files), tree)
     first = heads[0]
     names = [name for name, column in first.columns.items() if column.dtype is not None]
     columns = {name: ColumnSummary(first.columns[name].type) for name in names}
     others = {n: column.type for n, column in first.columns.items() if column.dtype is None}
     choose(heads, names, () if condition is None else condition.names)
-    scan = _Scan(heads, names, tree, condition, progress)
-    rows = [0] * len(heads)
-    selected = 0
-    for number, count, piece in scan.once():
-        rows[number] += count
-        selected += len(piece[names[0]]) if names else count
-        for name in names:
-            _measure(columns[name], piece[name])
-    for _, _, piece in scan.once():
-        for name in names:
-            _fill(columns[name], piece[name])
-    listed = zip(paths, rows, heads, strict=True)
-    found = tuple(
-        FileSummary(str(path), recognise(path).name, count, head.parts)
-        for path, count, head in listed
-    )
+    rows = [0 if names else head.rows for head in heads]
+    selected = 0 if names else sum(rows)
+    total = 2 * sum(head.rows for head in heads)
+    done = 0
+    for step in (_measure, _fill) if names else ():
+        selected = 0
+        for number, head in enumerate(heads):
+            rows[number] = 0
+            for count, piece in _pieces(head, names, tree, condition):
+                for name in names:
+                    step(columns[name], piece[name])
+                rows[number] += count
+                selected += len(piece[names[0]])
+                done += count
+                progress(done, max(total, done))
+    each = zip(heads, rows, strict=True)
+    found = tuple(FileSummary(str(h.path), recognise(h.path).name, n, h.parts) for h, n in each)
     return Summary(found, selected, columns, others)
+
+
+def _pieces(
+    head: Head, names: Sequence[str], tree: str | None, condition: Condition | None
+) -> Iterator[tuple[int, Piece]]:
+    """Give the rows of each piece, and what is selected of it."""
+    with opened(head.path, tree) as table:
+        for piece in table.pieces(names, rows_at_once(len(names), _MEMORY)):
+            count = len(piece[names[0]])
+            select(piece, condition)
+            yield count, piece
+
+
+def _measure(column: ColumnSummary, values: NDArray[Any]) -> None:
+    """Take note of more values."""
+    finite = _finite(values)
+    column.missing += len(values) - len(finite)
+    if not len(finite):
+        return
+    low, high = float(finite.min()), float(finite.max())
+    total = column.count + len(finite)
+    # Dividing before adding: the sum of huge values need not be finite.
+    mean = float((finite / total).sum())
+    if column.minimum is None or column.mean is None or column.maximum is None:
+        column.minimum, column.mean, column.maximum = low, mean, high
+    else:
+        column.minimum, column.maximum = min(low, column.minimum), max(high, column.maximum)
+        column.mean = column.mean * (column.count / total) + mean
+    column.count = total
+
+
+def _fill(column: ColumnSummary, values: NDArray[Any]) -> None:
+    """Sort more values into the bins of a column whose range is known."""
+    finite = _finite(values)
+    if column.minimum is None or column.maximum is None or not len(finite):
+        return
+    # Halves: the difference of two huge values need not be finite.
+    width = column.maximum / 2 - column.minimum / 2
+    with np.errstate(all="ignore"):
+        place = (finite / 2 - column.minimum / 2) / width * BINS if width else np.zeros(len(finite))
+    bins = np.bincount(np.clip(place, 0, BINS - 1).astype(np.intp), minlength=BINS)
+    column.histogram = (np.array(column.histogram or [0] * BINS) + bins).tolist()
+
+
+def _finite(values: NDArray[Any]) -> NDArray[np.float64]:
+    with np.errstate(over="ignore"):
+        numbers = values.astype(np.float64)
+    return numbers[np.isfinite(numbers)]
