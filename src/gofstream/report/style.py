@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +10,13 @@ from typing import Final
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.ticker import AutoMinorLocator
+from matplotlib.axis import Axis
+from matplotlib.ticker import AutoMinorLocator, FuncFormatter, NullFormatter
 
-#: Inches across: two stand side by side on a screen, and one can be read on a phone.
-ACROSS: Final = 4.8
+from gofstream.report.words import superscript
+
+#: Inches across: three stand side by side on a screen, and one can be read on a phone.
+ACROSS: Final = 4.0
 #: A name longer than this is cut where a picture has no room for it.
 LONGEST: Final = 36
 
@@ -23,7 +27,6 @@ _LOOK: Final = {
     "axes.labelsize": 10,
     "axes.titlesize": 10,
     "axes.linewidth": 0.8,
-    "axes.formatter.use_mathtext": True,
     "axes.formatter.limits": (-3, 5),
     "xtick.labelsize": 9,
     "ytick.labelsize": 9,
@@ -61,6 +64,24 @@ def plain(text: str) -> str:
     """
     text = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def name_decades(axis: Axis) -> None:
+    """Label a logarithmic axis as 1, 10, 100, 10³ …, in plain text."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _: power_of_ten(value)))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def power_of_ten(value: float) -> str:
+    """Write a power of ten as it is read best.
+
+    Examples
+    --------
+    >>> power_of_ten(100.0), power_of_ten(1e-4), power_of_ten(1e12)
+    ('100', '10⁻⁴', '10¹²')
+    """
+    power = round(math.log10(value))
+    return f"{10**power}" if 0 <= power <= 2 else f"10{superscript(power)}"
 
 
 def minor_ticks(axes: Axes) -> None:
