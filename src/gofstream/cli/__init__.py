@@ -13,6 +13,7 @@ from gofstream import __version__
 from gofstream.cli.data import data
 from gofstream.cli.demo import demo
 from gofstream.cli.paper import paper
+from gofstream.cli.report import report
 from gofstream.errors import GofstreamError, StoppedError
 
 
@@ -25,6 +26,7 @@ def cli() -> None:
 cli.add_command(data)
 cli.add_command(demo)
 cli.add_command(paper)
+cli.add_command(report)
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import mplhep
 import numpy as np
@@ -31,12 +31,12 @@ DECADES = 100.0
 HIGHEST_RATIO, LARGEST_PULL = 4.0, 8.0
 
 
-def column_histogram(column: Column, which: Literal["data", "reference", "learnt"]) -> Hist:
+def column_histogram(column: Column, which: Literal["data", "reference", "learnt"]) -> Hist[Any]:
     """Give one of the histograms of a column; only the reference has errors of its own."""
     # The name of an axis is a keyword in `hist`, so a user's text can only be its label.
     axis = hist_axis.Variable(column.edges, label=column.label)
     if which == "reference":
-        histogram = Hist(axis, storage=hist_storage.Weight())
+        histogram: Hist[Any] = Hist(axis, storage=hist_storage.Weight())
         variances = np.square(column.reference_error)
         histogram[...] = np.stack([column.reference, variances], axis=-1)
     else:
@@ -59,9 +59,7 @@ def column_figure(column: Column) -> Figure:
         figure = Figure(figsize=(ACROSS, 3.7))
         # The same margins in every figure, so that columns beside each other line up.
         grid = {"left": 0.165, "right": 0.975, "bottom": 0.125, "top": 0.975, "hspace": 0.06}
-        top, bottom = figure.subplots(
-            2, 1, sharex=True, height_ratios=(2.1, 1), gridspec_kw=grid
-        )
+        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.1, 1), gridspec_kw=grid)
         _draw_events(top, column)
         _draw_ratio(bottom, column)
         bottom.set_xlim(column.edges[0], column.edges[-1])
@@ -138,7 +136,12 @@ def _draw_ratio(axes: Axes, column: Column) -> None:
 
 
 def _draw_points(
-    axes: Axes, column: Column, values: Floats, errors: Floats, shown: NDArray[np.bool_], label: str = ""
+    axes: Axes,
+    column: Column,
+    values: Floats,
+    errors: Floats,
+    shown: NDArray[np.bool_],
+    label: str = "",
 ) -> None:
     axes.errorbar(
         _centres(column)[shown],
@@ -213,6 +216,4 @@ def _draw_pull(axes: Axes, pair: Pair) -> None:
         ms=3.5,
         color=ORANGE,
     )
-    axes.figure.colorbar(
-        mesh, ax=axes, label="(data − reference) / √reference", extend="both"
-    )
+    axes.figure.colorbar(mesh, ax=axes, label="(data − reference) / √reference", extend="both")

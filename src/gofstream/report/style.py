@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -21,7 +21,7 @@ ACROSS: Final = 4.0
 LONGEST: Final = 36
 
 # The look of mplhep's styles (ticks inside, on all sides) at the size of a page.
-_LOOK: Final = {
+_LOOK: Final[dict[Any, Any]] = {
     "font.family": ["DejaVu Sans"],
     "font.size": 10,
     "axes.labelsize": 10,
@@ -53,14 +53,14 @@ def look() -> Iterator[None]:
 
 
 def plain(text: str) -> str:
-    """Make a user's text fit for a picture: one line, of characters that can be drawn.
+    r"""Make a user's text fit for a picture: one line, of characters that can be drawn.
 
     Give it to matplotlib with ``parse_math=False``.
 
     Examples
     --------
-    >>> plain("a\\nb"), plain("x" * 50)[-3:]
-    ('a\ufffdb', 'xx…')
+    >>> plain("a\nb"), plain("x" * 50)[-3:]
+    ('a�b', 'xx…')
     """
     text = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
@@ -85,8 +85,8 @@ def power_of_ten(value: float) -> str:
 
 
 def minor_ticks(axes: Axes) -> None:
-    """Add small ticks between those of linear axes."""
+    """Add a small tick between those of linear axes."""
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() == "linear":
-            axis.set_minor_locator(AutoMinorLocator())
+            axis.set_minor_locator(AutoMinorLocator(2))
     axes.tick_params(which="minor", top=True, right=True, direction="in")

@@ -63,10 +63,10 @@ def z_text(z: float | None) -> str:
     Examples
     --------
     >>> z_text(4.876), z_text(-0.02), z_text(None)
-    ('4.9', '0.0', '–')
+    ('4.9', '0.0', '-')
     """
     # Adding zero takes the sign from a negative one.
-    return "–" if z is None else f"{round(z, 1) + 0.0:.1f}".replace("-", "−")
+    return "-" if z is None else f"{round(z, 1) + 0.0:.1f}".replace("-", "−")
 
 
 def interval(chance: Chance) -> str:
