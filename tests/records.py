@@ -201,7 +201,9 @@ def _record(
         statistics[name] = Statistic(p=tuple(each), combined=combined, null=tuple(nulls))
     verdict = statistics["all"].combined
     columns = tuple(
-        _column(name, unit, fitted is None or i < fitted, reference[:, i], data[:, i], weight, ratio)
+        _column(
+            name, unit, fitted is None or i < fitted, reference[:, i], data[:, i], weight, ratio
+        )
         for i, (name, unit) in enumerate(names.items())
     )
     order = np.argsort(-on_data)[:10]

@@ -14,6 +14,7 @@ from gofstream.cli.data import data
 from gofstream.cli.demo import demo
 from gofstream.cli.describe import describe
 from gofstream.cli.paper import paper
+from gofstream.cli.report import report
 from gofstream.errors import GofstreamError, StoppedError
 
 
@@ -27,6 +28,7 @@ cli.add_command(data)
 cli.add_command(demo)
 cli.add_command(describe)
 cli.add_command(paper)
+cli.add_command(report)
 
 
 def main() -> None:

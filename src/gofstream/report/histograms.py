@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import mplhep
 import numpy as np
@@ -19,7 +19,7 @@ from scipy import stats
 from gofstream.errors import InputError
 from gofstream.report.plots import BLACK, GREEN, ORANGE, SKY
 from gofstream.report.record import Column, Pair, Record
-from gofstream.report.style import ACROSS, look, minor_ticks, plain
+from gofstream.report.style import ACROSS, look, minor_ticks, name_decades, plain
 
 Floats = NDArray[np.float64]
 
@@ -31,12 +31,12 @@ DECADES = 100.0
 HIGHEST_RATIO, LARGEST_PULL = 4.0, 8.0
 
 
-def column_histogram(column: Column, which: Literal["data", "reference", "learnt"]) -> Hist:
+def column_histogram(column: Column, which: Literal["data", "reference", "learnt"]) -> Hist[Any]:
     """Give one of the histograms of a column; only the reference has errors of its own."""
     # The name of an axis is a keyword in `hist`, so a user's text can only be its label.
     axis = hist_axis.Variable(column.edges, label=column.label)
     if which == "reference":
-        histogram = Hist(axis, storage=hist_storage.Weight())
+        histogram: Hist[Any] = Hist(axis, storage=hist_storage.Weight())
         variances = np.square(column.reference_error)
         histogram[...] = np.stack([column.reference, variances], axis=-1)
     else:
@@ -56,9 +56,10 @@ def poisson_errors(counts: Floats) -> Floats:
 def column_figure(column: Column) -> Figure:
     """Draw events per bin, and below them the ratio to the reference."""
     with look():
-        figure = Figure(figsize=(ACROSS, 4.1), layout="constrained")
-        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.1, 1))
-        figure.get_layout_engine().set(hspace=0.02, h_pad=0.03)  # type: ignore
+        figure = Figure(figsize=(ACROSS, 3.7))
+        # The same margins in every figure, so that columns beside each other line up.
+        grid = {"left": 0.165, "right": 0.975, "bottom": 0.125, "top": 0.975, "hspace": 0.06}
+        top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.1, 1), gridspec_kw=grid)
         _draw_events(top, column)
         _draw_ratio(bottom, column)
         bottom.set_xlim(column.edges[0], column.edges[-1])
@@ -83,12 +84,13 @@ def _draw_events(axes: Axes, column: Column) -> None:
         lw=0,
         label="its uncertainty",
     )
-    axes.stairs(column.learnt, column.edges, color=GREEN, lw=1.8, label="reference × $e^F$")
+    axes.stairs(column.learnt, column.edges, color=GREEN, lw=1.8, label="reference × exp F")
     _draw_points(axes, column, data, poisson_errors(data), data > 0, label="data")
     highest = max(float(data.max()), float(reference.max()), *column.learnt, 1.0)
     filled = reference[reference > 0]
     if len(filled) and highest > DECADES * filled.min():
         axes.set_yscale("log")
+        name_decades(axes.yaxis)
         lowest = max(0.3, float(filled.min()) / 3) if highest > 3 else float(filled.min()) / 3
         # Room for the legend above the highest bin.
         axes.set_ylim(lowest, highest * (highest / lowest) ** 0.4)
@@ -134,7 +136,12 @@ def _draw_ratio(axes: Axes, column: Column) -> None:
 
 
 def _draw_points(
-    axes: Axes, column: Column, values: Floats, errors: Floats, shown: NDArray[np.bool_], label: str = ""
+    axes: Axes,
+    column: Column,
+    values: Floats,
+    errors: Floats,
+    shown: NDArray[np.bool_],
+    label: str = "",
 ) -> None:
     axes.errorbar(
         _centres(column)[shown],
@@ -163,7 +170,7 @@ def pair_figure(record: Record, view: Literal["data", "pull"]) -> Figure:
     if pair is None:
         raise InputError("the result has one column only, so there is no pair to draw")
     with look():
-        figure = Figure(figsize=(ACROSS, 3.9), layout="constrained")
+        figure = Figure(figsize=(ACROSS, 3.3), layout="constrained")
         axes = figure.subplots()
         (_draw_data if view == "data" else _draw_pull)(axes, pair)
         for name, axis in ((pair.x, axes.xaxis), (pair.y, axes.yaxis)):
@@ -180,7 +187,9 @@ def _draw_data(axes: Axes, pair: Pair) -> None:
     mesh = axes.pcolormesh(
         pair.x_edges, pair.y_edges, shade, cmap="YlGnBu", norm=norm, rasterized=True
     )
-    axes.figure.colorbar(mesh, ax=axes, label="events per cell")
+    bar = axes.figure.colorbar(mesh, ax=axes, label="events per cell")
+    if highest > DECADES:
+        name_decades(bar.ax.yaxis)
 
 
 def _draw_pull(axes: Axes, pair: Pair) -> None:
@@ -207,6 +216,4 @@ def _draw_pull(axes: Axes, pair: Pair) -> None:
         ms=3.5,
         color=ORANGE,
     )
-    axes.figure.colorbar(
-        mesh, ax=axes, label="(data − reference) / √reference", extend="both"
-    )
+    axes.figure.colorbar(mesh, ax=axes, label="(data − reference) / √reference", extend="both")

@@ -33,7 +33,8 @@ class Picture(NamedTuple):
     """A figure in the page, and the words below it."""
 
     svg: Markup
-    caption: str
+    head: str
+    text: str
 
 
 def render(record: Record) -> str:
@@ -80,44 +81,50 @@ def _pictures(record: Record) -> dict[str, list[Picture]]:
             _picture(
                 p_figure(record),
                 "z",
-                "Z of every strategy (lower axis) and p (upper axis), at each width and over all.",
+                "Every strategy:",
+                "Z on the lower axis and p on the upper one, at each width and over all of them.",
             )
         ],
         "null": [
             _picture(
                 null_figure(record, name),
                 f"null{i}",
-                f"{name}: toys (blue) and the data (line), at each width.",
+                f"{name}:",
+                "the toys as a histogram, the data as a line.",
             )
             for i, name in enumerate(record.statistics)
         ],
+        "pair": [],
         "columns": [
             _picture(
                 column_figure(column),
                 f"column{i}",
-                f"{column.label}: {'fitted' if column.fitted else 'carried along, not fitted'}.",
+                f"{column.label}:",
+                "fitted." if column.fitted else "carried along, not fitted.",
             )
             for i, column in enumerate(record.columns)
         ],
-        "pair": [],
         "storage": [
-            _picture(storage_figure(record), "storage", "Bytes that each strategy has to keep.")
+            _picture(
+                storage_figure(record), "storage", "Storage:", "what each strategy has to keep."
+            )
         ],
     }
     if record.pair is not None:
-        both = f"{record.pair.x} and {record.pair.y}"
+        both = f"{record.pair.x} and {record.pair.y}:"
         pictures["pair"] = [
-            _picture(pair_figure(record, "data"), "pair0", f"{both}: the data."),
+            _picture(pair_figure(record, "data"), "pair0", both, "the data."),
             _picture(
                 pair_figure(record, "pull"),
                 "pair1",
-                f"{both}: how far the data are from the reference. Red is more than expected, blue "
-                "is less; grey expects nothing, and a cross is data there.",
+                both,
+                "how far the data are from the reference; positive (red) is more than expected, "
+                "negative (blue) is less. Grey expects nothing, and a cross is data there.",
             ),
         ]
     return pictures
 
 
-def _picture(figure: Figure, name: str, caption: str) -> Picture:
+def _picture(figure: Figure, name: str, head: str, text: str) -> Picture:
     # What `inline_svg` gives is made of elements, with every text in it escaped.
-    return Picture(Markup(inline_svg(figure, name, caption)), caption)
+    return Picture(Markup(inline_svg(figure, name, f"{head} {text}")), head, text)

@@ -16,14 +16,14 @@ from gofstream.errors import InputError, nearest_names
 from gofstream.inference.pvalues import z_score
 from gofstream.report.plots import BLACK, BLUE, ORANGE, SERIES, SKY
 from gofstream.report.record import Chance, Null, Record
-from gofstream.report.style import ACROSS, look, minor_ticks, plain
+from gofstream.report.style import ACROSS, look, name_decades, plain
 from gofstream.report.words import p_text, size
 
 MARKERS = "os^Dv<>pXhP*"
 #: Where a p-value of one stands, which has no Z.
 LOWEST = -3.0
 #: Panels beside each other in a null figure.
-PANELS = 3
+PANELS = 2
 
 
 def p_figure(record: Record) -> Figure:
@@ -54,7 +54,7 @@ def p_figure(record: Record) -> Figure:
         axes.margins(x=0.08)
         _p_axis(axes)
         figure.legend(
-            handles=_p_handles(record), loc="outside lower center", ncols=3, columnspacing=1.2
+            handles=_p_handles(record), loc="outside lower center", ncols=2, columnspacing=1.2
         )
     return figure
 
@@ -121,23 +121,28 @@ def null_figure(record: Record, strategy: str) -> Figure:
     columns = min(PANELS, len(found.null))
     rows = math.ceil(len(found.null) / PANELS)
     with look():
-        figure = Figure(figsize=(ACROSS, 0.75 + 1.45 * rows), layout="constrained")
-        panels = figure.subplots(rows, columns, squeeze=False).ravel()
+        # Margins in inches, the same in every figure: panels of one width stand below each other.
+        height = 0.85 + 1.45 * rows
+        figure = Figure(figsize=(ACROSS, height))
+        grid = {"left": 0.14, "right": 0.98, "bottom": 0.5 / height, "top": 1 - 0.42 / height}
+        panels = figure.subplots(
+            rows, columns, squeeze=False, gridspec_kw={**grid, "wspace": 0.3, "hspace": 0.62}
+        ).ravel()
         for axes, null, chance, width in zip(
             panels, found.null, found.p, record.widths, strict=False
         ):
             _draw_null(axes, null)
             mark = " *" if chance.extrapolated else ""
             axes.set_title(
-                f"σ = {width.width:.3g}\np = {p_text(chance.p)}{mark}", fontsize=8.5, pad=4
+                f"σ = {width.width:.3g}\np = {p_text(chance.p)}{mark}", fontsize=9, pad=4
             )
         for axes in panels[len(found.null) :]:
             axes.set_axis_off()
         foot = "test statistic t" + (
             "   (* extrapolated)" if any(chance.extrapolated for chance in found.p) else ""
         )
-        figure.supxlabel(foot, fontsize=9)
-        figure.supylabel("toys", fontsize=9)
+        figure.supxlabel(foot, fontsize=10, y=0.08 / height)
+        figure.supylabel("toys", fontsize=10, x=0.01)
     return figure
 
 
@@ -150,8 +155,6 @@ def _draw_null(axes: Axes, null: Null) -> None:
     axes.set_ylim(0, 1.12 * max(*null.counts, 1))
     for axis, parts in ((axes.xaxis, 3), (axes.yaxis, 3)):
         axis.set_major_locator(MaxNLocator(parts, integer=axis is axes.yaxis))
-    minor_ticks(axes)
-    axes.tick_params(labelsize=8)
 
 
 def storage_figure(record: Record) -> Figure:
@@ -162,6 +165,7 @@ def storage_figure(record: Record) -> Figure:
         axes = figure.subplots()
         axes.barh(range(len(names)), kept, color=BLUE, height=0.6)
         axes.set_xscale("log")
+        name_decades(axes.xaxis)
         top = max(*kept, 10)
         low = 10 ** math.floor(math.log10(max(1, min((n for n in kept if n), default=1)))) / 2
         # Room on the right for the number behind the longest bar.

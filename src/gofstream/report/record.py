@@ -289,7 +289,9 @@ class Record(Part):
         known = [column.name for column in self.columns]
         raise ColumnError(f"the result has no column {name!r}; {nearest_names(name, known)}")
 
-    def column_histogram(self, name: str, which: Literal["data", "reference", "learnt"]) -> Hist:
+    def column_histogram(
+        self, name: str, which: Literal["data", "reference", "learnt"]
+    ) -> Hist[Any]:
         """Give the events per bin of one column, for anything that reads UHI histograms.
 
         Parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -12,7 +13,7 @@ from matplotlib.figure import Figure
 
 # Text stays text, which a reader can search and a browser draws in any script. The salt stands in
 # for a random one: the same picture gives the same bytes.
-_WRITING = {"svg.fonttype": "none", "svg.hashsalt": "gofstream"}
+_WRITING: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "gofstream"}
 _FONTS = "'DejaVu Sans', Verdana, 'Segoe UI', Roboto, Helvetica, Arial, sans-serif"
 _LONG = re.compile(r"-?\d+\.\d{3,}")
 

@@ -14,26 +14,36 @@ FEW = 10
 UNIMAGINABLE = 1e9
 
 
+def superscript(power: int) -> str:
+    """Write a number as an exponent.
+
+    Examples
+    --------
+    >>> superscript(-12)
+    '⁻¹²'
+    """
+    return str(power).translate(_SUPERSCRIPTS)
+
+
 def number(value: float, digits: int = 4) -> str:
     """Write a number to so many digits, with a power of ten where it is very large or small.
 
     Examples
     --------
-    >>> number(0.00012345), number(16000.0), number(-2.5), number(3e15), number(0.0)
-    ('1.234 × 10⁻⁴', '16,000', '−2.5', '3 × 10¹⁵', '0')
+    >>> number(0.00012345), number(16123.0, 2), number(-2.5), number(3e15), number(79.004, 3)
+    ('1.234 × 10⁻⁴', '16,123', '−2.5', '3 × 10¹⁵', '79.0')
     """
-    if value == 0:
-        return "0"
-    if 1e-3 <= abs(value) < 1e6:
+    size = abs(value)
+    if value == 0 or 1e-3 <= size < 1e6:
         # Digits before the point are not rounded away: 16123 events are not 16120.
-        places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-        text = f"{value:,.{places}f}"
-        text = text.rstrip("0").rstrip(".") if "." in text else text
+        places = digits - 1 - math.floor(math.log10(size)) if value else 0
+        text, power = f"{value:,.{max(0, places)}f}", ""
     else:
-        mantissa, power = f"{value:.{digits - 1}e}".split("e")
-        mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-        text = f"{mantissa} × 10{str(int(power)).translate(_SUPERSCRIPTS)}"
-    return text.replace("-", "−")
+        text, exponent = f"{value:.{digits - 1}e}".split("e")
+        power = f" × 10{superscript(int(exponent))}"
+    if "." in text and float(f"{value:.{digits + 4}e}") == float(f"{value:.{digits - 1}e}"):
+        text = text.rstrip("0").rstrip(".")  # zeros that say nothing about the rounding
+    return text.replace("-", "−") + power
 
 
 def p_text(p: float) -> str:
@@ -53,10 +63,10 @@ def z_text(z: float | None) -> str:
     Examples
     --------
     >>> z_text(4.876), z_text(-0.02), z_text(None)
-    ('4.9', '0.0', '–')
+    ('4.9', '0.0', '-')
     """
     # Adding zero takes the sign from a negative one.
-    return "–" if z is None else f"{round(z, 1) + 0.0:.1f}".replace("-", "−")
+    return "-" if z is None else f"{round(z, 1) + 0.0:.1f}".replace("-", "−")
 
 
 def interval(chance: Chance) -> str:
@@ -86,13 +96,19 @@ def verdict(record: Record) -> str:
     if p > 0.1:
         often = f"in {100 * p:.0f} % of such repetitions"
     elif p > 1 / UNIMAGINABLE:
-        often = f"about once in {number(float(f'{1 / p:.1e}'), 2)} such repetitions"
+        often = f"about once in {_rounded(1 / p)} such repetitions"
     else:
         often = "fewer than once in a billion such repetitions"
     return (
         "If the reference is right, data that differ from it at least as much as these "
         f"come up {often}."
     )
+
+
+def _rounded(count: float) -> str:
+    """Write a large number of times to two digits."""
+    count = float(f"{count:.1e}")
+    return f"{count / 1e6:,.0f} million" if count >= 1e7 else f"{count:,.0f}"
 
 
 def decision(record: Record) -> str:
