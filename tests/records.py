@@ -50,7 +50,7 @@ def dimuon(
         data,
         lambda x: 0.7 * np.exp(-(((x[:, 5] - 300) / 18) ** 2) / 2),
         rng,
-        title="DIMUON-5D, Z′ at 300 GeV",
+        title="DIMUON-5D, Z' at 300 GeV",
         fitted=5,
         batches=batches,
         widths=widths,

@@ -10,11 +10,16 @@ import click
 from threadpoolctl import threadpool_limits
 
 from gofstream import __version__
+from gofstream.cli.calibrate import calibrate
 from gofstream.cli.data import data
 from gofstream.cli.demo import demo
 from gofstream.cli.describe import describe
+from gofstream.cli.example import example
+from gofstream.cli.inspect import inspect
 from gofstream.cli.paper import paper
+from gofstream.cli.power import power
 from gofstream.cli.report import report
+from gofstream.cli.test import test
 from gofstream.errors import GofstreamError, StoppedError
 
 
@@ -24,11 +29,8 @@ def cli() -> None:
     """Ask whether data still look like what is expected."""
 
 
-cli.add_command(data)
-cli.add_command(demo)
-cli.add_command(describe)
-cli.add_command(paper)
-cli.add_command(report)
+for command in (calibrate, data, demo, describe, example, inspect, paper, power, report, test):
+    cli.add_command(command)
 
 
 def main() -> None:
@@ -38,7 +40,7 @@ def main() -> None:
         # One BLAS thread: the products are small enough that more would only get in each other's
         # way (DESIGN, dependencies).
         with threadpool_limits(limits=1):
-            cli()
+            cli(prog_name="gofstream")
     except StoppedError as stop:
         click.echo(f"gofstream: {stop}", err=True)
         sys.exit(130)

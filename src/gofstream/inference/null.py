@@ -166,5 +166,30 @@ class NullFile:
         return NullTable(t[:toys], self.about, unconverged)
 
 
+def describe_null(path: Path) -> dict[str, Any]:
+    """Tell what a null file was made with, and how many toys it holds at every width.
+
+    Raises
+    ------
+    FormatError
+        If it is damaged, or not a null file.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            if file.execute("PRAGMA quick_check").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError("its pages contradict each other")
+            about = {
+                key: json.loads(value)
+                for key, value in file.execute("SELECT key, value FROM about")
+            }
+            blocks = dict(file.execute("SELECT width, count(*) FROM blocks GROUP BY width"))
+        if about["format"] != FORMAT:
+            raise KeyError("format")
+        fewest = min(blocks.get(width, 0) for width in range(len(about["widths"])))
+        return about | {"toys": fewest * int(about["toys_per_block"])}
+    except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{path} is not a whole null file ({error}); make it anew") from error
+
+
 def _short(text: str | None) -> str:
     return "nothing" if text is None else text if len(text) < 80 else text[:77] + "..."

@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 #: The p-values of signal toys, by what the legend calls the test.
 Curves = Mapping[str, Floats]
 
+#: Panels side by side, at most.
+ACROSS = 5
 LEVELS = np.geomspace(1e-3, 1.0, 40)
 STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 2)))
 
@@ -26,13 +28,18 @@ STYLES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)), (0, (8, 2)
 def power_panels(
     rows: Sequence[tuple[str, Sequence[tuple[str, Curves]]]], title: str, least: float
 ) -> Figure:
-    """Draw rows of panels, each with power against the level for several tests.
+    """Draw rows of panels, each with power against the level for several tests; long rows fold.
 
     Parameters
     ----------
     rows : the name of each row, with the title and curves of each panel.
     least : the smallest level that the toys of the null resolve; curves end there.
     """
+    rows = [
+        (name, panels[first : first + ACROSS])
+        for name, panels in rows
+        for first in range(0, len(panels), ACROSS)
+    ]
     columns = max(len(panels) for _, panels in rows)
     figure = Figure(figsize=(2.0 + 2.5 * columns, 1.5 + 2.5 * len(rows)), layout="constrained")
     figure.suptitle(title, fontsize=12)

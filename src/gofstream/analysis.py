@@ -1,0 +1,100 @@
+"""Files in, verdict out: what the commands `calibrate`, `test` and `power` do."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from gofstream.inference.calibrate import calibrate
+from gofstream.io import Events
+from gofstream.nplm import plan_test
+from gofstream.report.examine import examine
+from gofstream.report.record import File, Provenance, Record
+from gofstream.settings import Settings
+
+Progress = Callable[[int, int], None]
+
+#: Packages whose versions can change a number.
+PACKAGES = ("gofstream", "numpy", "scipy")
+
+
+def judge_events(
+    data: Events,
+    reference: Events,
+    *,
+    expected: float | Sequence[float] | None,
+    batches: int,
+    settings: Settings,
+    pool: Events | None,
+    toys: int,
+    null: Path,
+    level: float | None,
+    seed: int,
+    command: Sequence[str],
+    executor: Executor,
+    progress: Progress = lambda done, total: None,
+) -> Record:
+    """Test events that were read from files, and give the record of the result.
+
+    Parameters
+    ----------
+    data, reference, pool : what `gofstream.io.read` gave; the other parameters as in `nplm_test`.
+    toys : pseudo-experiments.
+    null : file for them; those that are there are used.
+    level : p-value at or below which the data are called anomalous.
+    command : what the user typed, to be kept with the result.
+    """
+    begun = time.perf_counter()
+    planned = plan_test(
+        data.sample,
+        reference.sample,
+        expected=expected,
+        batches=batches,
+        settings=settings,
+        pool=None if pool is None else pool.sample,
+        rng=seed,
+    )
+    calibration = calibrate(planned.plan, toys, null, executor, progress=progress)
+    result = calibration.test(planned.batches, rate=planned.rate)
+    record = examine(
+        result,
+        data.sample,
+        reference.sample,
+        title=_title(data, reference),
+        carried=(data.carried, reference.carried),
+        level=level,
+    )
+    read = {"data": data, "reference": reference} | ({} if pool is None else {"pool": pool})
+    made_with = Provenance(
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=time.perf_counter() - begun,
+        command=tuple(command),
+        seed=seed,
+        settings=settings.model_dump(mode="json"),
+        versions={name: version(name) for name in PACKAGES} | {"python": platform.python_version()},
+        files=tuple(file for role, events in read.items() for file in _files(role, events)),
+    )
+    return record.model_copy(update={"provenance": made_with})
+
+
+def _title(data: Events, reference: Events) -> str:
+    names = [events.files[0].path.name for events in (data, reference)]
+    return f"{names[0]} against {names[1]}"
+
+
+def _files(role: str, events: Events) -> list[File]:
+    return [
+        File(
+            role=role,
+            path=str(file.path),
+            rows=file.rows,
+            kept=file.kept,
+            sha256=file.sha256(),
+        )
+        for file in events.files
+    ]

@@ -1,0 +1,259 @@
+"""What commands have in common: how files are read, how work is run, and a file of options."""
+
+from __future__ import annotations
+
+import functools
+import re
+import tomllib
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from gofstream.cli.progress import blocks_bar
+from gofstream.errors import InputError, SettingsError, nearest_names
+from gofstream.execution import dask_workers, thread_workers
+from gofstream.io import Events, read
+from gofstream.settings import Settings, preset
+
+Command = Callable[..., Any]
+Progress = Callable[[int, int], None]
+
+_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("kMGT", start=1)}
+
+
+class Names(click.ParamType[tuple[str, ...]]):
+    """Names of columns, separated by commas."""
+
+    name = "a,b,…"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, ...]:
+        """Split at commas; a list from a file of options is taken as it is."""
+        if isinstance(value, str):
+            value = [part.strip() for part in value.split(",")]
+        names = tuple(map(str, value))
+        if not all(names):
+            self.fail("give names separated by commas, and no empty one", param, ctx)
+        return names
+
+
+class Numbers(click.ParamType[tuple[float, ...]]):
+    """One number, or several separated by commas."""
+
+    name = "n or n,n,…"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[float, ...]:
+        """Read numbers; a list from a file of options is taken as it is."""
+        parts = value.split(",") if isinstance(value, str) else value
+        try:
+            return tuple(map(float, parts if isinstance(parts, list | tuple) else [parts]))
+        except (TypeError, ValueError):
+            self.fail(f"{value!r} is not a number, nor several separated by commas", param, ctx)
+
+
+class Size(click.ParamType[int]):
+    """A number of bytes with a unit."""
+
+    name = "4GB"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Read 4GB, 500MiB or plain bytes."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kMGT]?i?)B?", str(value).strip())
+        if found is None or found[2] not in _UNITS:
+            self.fail(f"{value!r} is not a size; write 4GB, 500MiB, …", param, ctx)
+        size = int(float(found[1]) * _UNITS[found[2]])
+        if size < 1:
+            self.fail("at least one byte is needed", param, ctx)
+        return size
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Which part of the files is looked at, and how."""
+
+    columns: tuple[str, ...] | None
+    weight: str | None
+    tree: str | None
+    where: str | None
+    rows: int | None
+    periodic: tuple[str, ...]
+    carry: tuple[str, ...]
+    seed: int
+    memory: int
+
+    def reference(self, files: tuple[str, ...], progress: Progress) -> Events:
+        """Read the reference: it may have weights, and too many rows."""
+        return self._read(
+            files, "reference", progress, self.columns, weight=self.weight, rows=self.rows
+        )
+
+    def like(
+        self, reference: Events, files: tuple[str, ...], name: str, progress: Progress
+    ) -> Events:
+        """Read events to be compared with the reference: the same columns, all rows."""
+        return self._read(files, name, progress, reference.sample.columns)
+
+    def _read(
+        self,
+        files: tuple[str, ...],
+        name: str,
+        progress: Progress,
+        columns: tuple[str, ...] | None,
+        **more: Any,
+    ) -> Events:
+        return read(
+            files,
+            columns=columns,
+            tree=self.tree,
+            where=self.where,
+            periodic=self.periodic,
+            carry=self.carry,
+            memory=self.memory,
+            seed=self.seed,
+            name=name,
+            progress=progress,
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Where work is done, and what is shown of it."""
+
+    seed: int
+    threads: int | None
+    dask: str | None
+    settings: Settings
+    json: bool
+    quiet: bool
+
+    @property
+    def console(self) -> Console:
+        """Where to talk: beside the JSON, or nowhere."""
+        return Console(stderr=self.json, quiet=self.quiet)
+
+    def workers(self) -> AbstractContextManager[Executor]:
+        """Start what the user asked for."""
+        return dask_workers(self.dask) if self.dask else thread_workers(self.threads)
+
+    def bar(self, what: str, unit: str = "blocks") -> AbstractContextManager[Progress]:
+        """Show progress, unless nothing is to be shown."""
+        if self.quiet:
+            return nullcontext(lambda done, total: None)
+        return blocks_bar(self.console, what, unit)
+
+
+def with_reading(command: Command) -> Command:
+    """Add the options that say how files are read; the command gets one `Reading`."""
+    options = (
+        click.option("--columns", type=Names(), help="Columns to test; default: all numbers."),
+        click.option("--weight", metavar="COLUMN", help="Event weights of the reference."),
+        click.option("--tree", metavar="NAME", help="Tree, group or data set inside the files."),
+        click.option("--where", metavar="CONDITION", help='Events to keep: "mll > 60 & pt2 > 20".'),
+        click.option(
+            "--rows", type=click.IntRange(min=1), help="Reference rows to keep, at random."
+        ),
+        click.option("--periodic", type=Names(), default=(), help="Columns that are angles."),
+        click.option("--carry", type=Names(), default=(), help="Columns to show, not to test."),
+    )
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, running: Running, **values: Any) -> Any:
+        chosen = {name: values.pop(name) for name in Reading.__dataclass_fields__ if name in values}
+        reading = Reading(**chosen, seed=running.seed, memory=running.settings.memory)
+        return command(*args, running=running, reading=reading, **values)
+
+    return _with(options, wrapped)
+
+
+def with_running(command: Command) -> Command:
+    """Add the options that say where work is done; the command gets one `Running`."""
+    options = (
+        click.option(
+            "--config",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            is_eager=True,
+            expose_value=False,
+            callback=_take_config,
+            help="TOML file of options; [settings] holds settings. Flags go before it.",
+        ),
+        click.option("--preset", "base", help="Settings of the paper: expo1d, dimuon5d, cmsl1."),
+        click.option(
+            "--set",
+            "changes",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A setting, as in TOML: --set widths=[0.3,1.0]",
+        ),
+        click.option("--memory", type=Size(), default="4GB", show_default=True),
+        click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True),
+        click.option("--threads", type=click.IntRange(min=1), help="Default: all cores."),
+        click.option(
+            "--dask", metavar="WHERE", help="A scheduler's address, 'local', 'slurm', 'htcondor'."
+        ),
+        click.option("--json", is_flag=True, help="Print the result as JSON."),
+        click.option("--quiet", is_flag=True, help="Print errors only."),
+    )
+
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any, base: str | None, changes: tuple[str, ...], memory: int, **values: Any
+    ) -> Any:
+        from_file = click.get_current_context().meta.get("gofstream.settings", {})
+        start = preset(base).settings if base else Settings()
+        settings = start.changed(**(from_file | _changes(changes) | {"memory": memory}))
+        shared = {name: values.pop(name) for name in ("seed", "threads", "dask", "json", "quiet")}
+        return command(*args, running=Running(settings=settings, **shared), **values)
+
+    return _with(options, wrapped)
+
+
+def _with(options: tuple[Callable[[Command], Command], ...], command: Command) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _changes(given: tuple[str, ...]) -> dict[str, Any]:
+    """Read settings from the command line, each as a line of TOML; bare words are text."""
+    found: dict[str, Any] = {}
+    for item in given:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise SettingsError(f"--set {item!r}: write a setting as KEY=VALUE")
+        try:
+            found[key.strip()] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            found[key.strip()] = value.strip()
+    return found
+
+
+def _take_config(context: click.Context, _: click.Parameter, path: Path | None) -> None:
+    """Take options from a file, as if they were defaults."""
+    if path is None:
+        return
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read as TOML: {error}") from error
+    settings = content.pop("settings", {})
+    if not isinstance(settings, dict):
+        raise InputError(f"{path}: settings must be a table, as in [settings]")
+    known = {
+        parameter.opts[-1].lstrip("-"): parameter
+        for parameter in context.command.params
+        if isinstance(parameter, click.Option) and parameter.name != "config"
+    }
+    defaults = {}
+    for key, value in content.items():
+        if key not in known:
+            raise InputError(f"{path}: unknown option {key!r}; {nearest_names(key, known)}")
+        defaults[known[key].name] = value
+    context.default_map = {**(context.default_map or {}), **defaults}
+    context.meta["gofstream.settings"] = settings

@@ -1,0 +1,119 @@
+"""`gofstream power`: what could have been seen."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from gofstream.cli.calibrate import planned
+from gofstream.cli.options import Numbers, Reading, Running, with_reading, with_running
+from gofstream.errors import InputError
+from gofstream.inference.study import PowerStudy, power_study
+from gofstream.report.plots import plot_power
+from gofstream.report.record import write_whole
+from gofstream.statistics import STATISTICS
+from gofstream.toys.sources import Pool
+
+
+@click.command(
+    epilog="Example: gofstream power reference.parquet --signal zprime.parquet --rates 0.002,0.005 "
+    "--expected 8000 --batches 4"
+)
+@click.argument("reference")
+@click.option("--signal", multiple=True, required=True, help="File of signal events.")
+@click.option(
+    "--rates",
+    type=Numbers(),
+    required=True,
+    help="Signal over nominal events; each rate gets its own toys.",
+)
+@click.option(
+    "--expected",
+    type=Numbers(),
+    required=True,
+    help="Events the nominal model predicts: in all, or for each batch.",
+)
+@click.option("--batches", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--pool", multiple=True, help="Further nominal events, for pseudo-experiments.")
+@click.option("--toys", type=click.IntRange(min=10), default=400, show_default=True)
+@click.option("--signal-toys", type=click.IntRange(min=10), default=100, show_default=True)
+@click.option(
+    "--level",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.0228,
+    show_default=True,
+    help="p-value that counts as seen; 0.0228 is two sigma.",
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("gofstream-power"),
+    show_default=True,
+    help="Folder for power.json, power.png and the toys.",
+)
+@with_running
+@with_reading
+def power(
+    reference: str,
+    signal: tuple[str, ...],
+    rates: tuple[float, ...],
+    expected: tuple[float, ...],
+    batches: int,
+    pool: tuple[str, ...],
+    toys: int,
+    signal_toys: int,
+    level: float,
+    out: Path,
+    running: Running,
+    reading: Reading,
+) -> None:
+    """Tell how often a signal would have been seen, by every strategy.
+
+    Signal events are added to nominal ones at each rate. No data are needed, or opened.
+    """
+    if not all(math.isfinite(rate) and rate > 0 for rate in rates):
+        raise InputError(f"rates must be positive and finite, got {list(rates)}")
+    known, plan = planned(reference, expected, batches, pool, running, reading)
+    with running.bar("reading", "rows") as progress:
+        added = Pool(reading.like(known, signal, "signal", progress).sample)
+    added.check(max(rates) * float(plan.expected.sum()))
+    with running.workers() as executor, running.bar("toys") as progress:
+        found = power_study(
+            plan,
+            added,
+            rates,
+            toys=toys,
+            signal_toys=signal_toys,
+            folder=out,
+            executor=executor,
+            progress=progress,
+        )
+    _tell(found, rates, level, out, running)
+
+
+def _tell(
+    found: PowerStudy[float], rates: tuple[float, ...], level: float, out: Path, running: Running
+) -> None:
+    powers = {name: [found.power(name, level, rate) for rate in rates] for name in STATISTICS}
+    content = {
+        "level": level,
+        "rates": list(rates),
+        "power": {name: [asdict(each) for each in curve] for name, curve in powers.items()},
+    }
+    write_whole(out / "power.json", json.dumps(content, indent=1) + "\n")
+    plot_power(powers, rates, "signal over nominal events", f"Power at p ≤ {level:g}").savefig(
+        out / "power.png", dpi=130
+    )
+    if running.json:
+        click.echo(json.dumps(content))
+    lines = [f"power at p ≤ {level:g} (95 % interval), all widths combined"]
+    for name, curve in powers.items():
+        cells = [f"{p.value:.2f} ({p.low:.2f} to {p.high:.2f})" for p in curve]
+        lines.append(f"{name:<8}" + "  ".join(cells))
+    lines.insert(1, "rate    " + "  ".join(f"{rate:<19g}" for rate in rates))
+    running.console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
+    running.console.print(f"written: {out / 'power.json'} and {out / 'power.png'}", highlight=False)

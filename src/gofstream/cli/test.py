@@ -1,0 +1,111 @@
+"""`gofstream test`: two files and a question."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from gofstream.analysis import judge_events
+from gofstream.cli.calibrate import make_null
+from gofstream.cli.options import Numbers, Reading, Running, with_reading, with_running
+from gofstream.report.html import render
+from gofstream.report.record import Record, write_whole
+from gofstream.report.text import summary
+
+
+@click.command(
+    epilog="Example: gofstream test reference.parquet data.parquet --expected 16000 --batches 8"
+)
+@click.argument("reference")
+@click.argument("data", nargs=-1, required=True)
+@click.option(
+    "--expected",
+    type=Numbers(),
+    help="Events the nominal model predicts: in all, or for each batch. Default: shape only.",
+)
+@click.option("--batches", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--pool", multiple=True, help="Further nominal events, for pseudo-experiments.")
+@click.option(
+    "--toys", type=click.IntRange(min=10), default=400, show_default=True, help="How many of them."
+)
+@click.option(
+    "--null",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File of pseudo-experiments, from `calibrate` or an earlier test.",
+)
+@click.option(
+    "--level",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Exit with code 1 if p is at or below this.",
+)
+@click.option("--blind", is_flag=True, help="Calibrate only: the data are not opened.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("gofstream-test"),
+    show_default=True,
+    help="Folder for result.json, report.html and toys.null.",
+)
+@with_running
+@with_reading
+def test(
+    reference: str,
+    data: tuple[str, ...],
+    expected: tuple[float, ...] | None,
+    batches: int,
+    pool: tuple[str, ...],
+    toys: int,
+    null: Path | None,
+    level: float | None,
+    blind: bool,
+    out: Path,
+    running: Running,
+    reading: Reading,
+) -> None:
+    """Test whether DATA follow REFERENCE, and write a report.
+
+    Each may be one file or a pattern such as 'run*.root', quoted; DATA may be several. Without
+    --pool, part of a large reference is set aside for pseudo-experiments; with a small one, labels
+    of data and reference are permuted. Exit code: 0, or 1 for an anomaly at --level, or 2 for bad
+    input.
+    """
+    path = out / "toys.null" if null is None else null
+    if blind:
+        make_null(reference, expected, batches, pool, toys, path, running, reading)
+        return
+    with running.bar("reading", "rows") as progress:
+        known = reading.reference((reference,), progress)
+        seen = reading.like(known, data, "data", progress)
+        further = reading.like(known, pool, "pool", progress) if pool else None
+    out.mkdir(parents=True, exist_ok=True)
+    with running.workers() as executor, running.bar(f"{toys} toys") as progress:
+        record = judge_events(
+            seen,
+            known,
+            expected=expected if expected is None or len(expected) > 1 else expected[0],
+            batches=batches if expected is None else max(batches, len(expected)),
+            settings=running.settings,
+            pool=further,
+            toys=toys,
+            null=path,
+            level=level,
+            seed=running.seed,
+            command=("gofstream", *sys.argv[1:]),
+            executor=executor,
+            progress=progress,
+        )
+    record.save(out / "result.json")
+    write_whole(out / "report.html", render(record))
+    _say(record, out, running)
+    if record.anomalous:
+        sys.exit(1)
+
+
+def _say(record: Record, out: Path, running: Running) -> None:
+    if running.json:
+        click.echo(record.model_dump_json())
+    console = running.console
+    console.print(summary(record), highlight=False, markup=False, soft_wrap=True)
+    console.print(f"written: {out / 'result.json'} and {out / 'report.html'}", highlight=False)

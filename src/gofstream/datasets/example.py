@@ -1,0 +1,108 @@
+"""Files to try things on: a reference, and data with a signal hidden in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gofstream.datasets import expo1d
+from gofstream.datasets.dimuon5d import files as dimuon5d
+from gofstream.datasets.storage import write_columns
+from gofstream.errors import missing_extra
+
+Floats = NDArray[np.float64]
+
+#: Name of the tree in ROOT files.
+TREE = "events"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A pair of files, and how to test them.
+
+    Attributes
+    ----------
+    shows : what is hidden in the data.
+    draw : gives reference and data, by column.
+    expected, batches : what to tell the test.
+    options : further words for its command line.
+    """
+
+    shows: str
+    draw: Callable[[np.random.Generator], tuple[dict[str, Floats], dict[str, Floats]]]
+    expected: int
+    batches: int
+    options: str = ""
+
+
+def write(name: str, folder: Path, kind: str, seed: int) -> tuple[Path, Path]:
+    """Write reference and data of an example as Parquet or ROOT files.
+
+    Parameters
+    ----------
+    name : one of `EXAMPLES`.
+    kind : "parquet" or "root".
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> [path.name for path in write("expo1d", Path(tempfile.mkdtemp()), "parquet", 1)]
+    ['reference.parquet', 'data.parquet']
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = folder / f"reference.{kind}", folder / f"data.{kind}"
+    drawn = EXAMPLES[name].draw(np.random.default_rng(seed))
+    for path, columns in zip(paths, drawn, strict=True):
+        if kind == "root":
+            _write_root(path, columns)
+        else:
+            write_columns(path, columns, {"example": name, "seed": seed})
+    return paths
+
+
+def _write_root(path: Path, columns: dict[str, Floats]) -> None:
+    try:
+        import uproot
+    except ImportError as error:
+        raise missing_extra("uproot", "root") from error
+    with uproot.recreate(path) as file:
+        tree = file.mktree(TREE, {name: column.dtype for name, column in columns.items()})
+        tree.extend(columns)
+
+
+def _expo1d(rng: np.random.Generator) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    nominal = expo1d.reference(200_000, rng)[:, 0]
+    seen = expo1d.reference(rng.poisson(4000), rng)[:, 0]
+    peak = expo1d.SIGNALS["narrow"].draw(rng.poisson(48), rng)[:, 0]
+    return {"x": nominal}, {"x": rng.permutation(np.concatenate([seen, peak]))}
+
+
+def _dimuon5d(rng: np.random.Generator) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    nominal, signal = dimuon5d.read("sm"), dimuon5d.read("zprime300")
+    order = rng.permutation(len(nominal))
+    count = rng.poisson(3000)
+    chosen = rng.permutation(len(signal))[: rng.poisson(30)]
+    mixed = np.concatenate([nominal.values[order[:count]], signal.values[chosen]])
+    return (
+        _with_mass(nominal.values[order[count:]], nominal.columns),
+        _with_mass(rng.permutation(mixed), nominal.columns),
+    )
+
+
+def _with_mass(values: NDArray[np.floating], columns: tuple[str, ...]) -> dict[str, Floats]:
+    """Add the mass of the pair, to be looked at and not fitted."""
+    found = {name: np.ascontiguousarray(values[:, j]) for j, name in enumerate(columns)}
+    angle = np.cosh(found["eta1"] - found["eta2"]) - np.cos(found["dphi"])
+    return found | {"mll": np.sqrt(2 * found["pt1"] * found["pt2"] * angle)}
+
+
+EXAMPLES = {
+    "expo1d": Example("1.2 % of a narrow peak at x = 4", _expo1d, 4000, 4),
+    "dimuon5d": Example(
+        "1 % of a Z' at 300 GeV", _dimuon5d, 3000, 4, "--carry mll --set n_centres=1000"
+    ),
+}

@@ -1,0 +1,406 @@
+"""`calibrate`, `test`, `power`, `report` and `inspect`, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+
+from gofstream import nplm_test
+from gofstream.cli import main
+from gofstream.report.examine import examine
+from gofstream.report.record import Record
+from gofstream.sample import Sample
+from gofstream.settings import Settings
+
+Floats = NDArray[np.float64]
+#: Small and quick: a reference large enough to set a pool aside for 150 events.
+QUICK = ["--set", "widths=[0.5, 1.5]", "--set", "n_centres=25", "--toys", "19", "--quiet"]
+
+
+class Typed:
+    """Type a command, in a folder; see its exit code and what it printed."""
+
+    def __init__(
+        self, folder: Path, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]
+    ) -> None:
+        self.folder, self.patch, self.capture = folder, patch, capture
+        patch.chdir(folder)
+
+    def __call__(self, *words: str) -> tuple[int, str, str]:
+        """Run the command line as the installed script does."""
+        self.patch.setattr(sys, "argv", ["gofstream", *words])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
+        out, err = self.capture.readouterr()
+        return code, out, err
+
+
+@pytest.fixture
+def typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Typed:
+    """Make files to work with: reference, data with a bump, signal; `m` is there to be carried."""
+    rng = np.random.default_rng(1)
+
+    def write(name: str, values: Floats, **more: Floats) -> None:
+        columns = {"a": values[:, 0], "b": values[:, 1], "m": np.hypot(values[:, 0], values[:, 1])}
+        pq.write_table(pa.table(columns | more), tmp_path / name)
+
+    write("reference.parquet", rng.normal(size=(6000, 2)), w=rng.uniform(0.5, 1.5, 6000))
+    write("data.parquet", np.concatenate([rng.normal(size=(130, 2)), rng.normal(2, 0.1, (20, 2))]))
+    write("signal.parquet", rng.normal(2, 0.1, (1000, 2)))
+    write("pool.parquet", rng.normal(size=(6000, 2)))
+    return Typed(tmp_path, monkeypatch, capsys)
+
+
+def column(path: Path, *names: str) -> Floats:
+    """Read columns as an array."""
+    table = pq.read_table(path)
+    return np.column_stack([table[name].to_numpy() for name in names])
+
+
+def test_the_same_as_from_python(typed: Typed) -> None:
+    """`gofstream test` gives the numbers of `nplm_test` on the same arrays, bit for bit."""
+    code, out, err = typed(
+        "test", "reference.parquet", "data.parquet", "--columns", "a,b", "--expected", "150",
+        "--batches", "2", "--carry", "m", *QUICK,
+    )  # fmt: skip
+    assert (code, out, err) == (0, "", "")
+    found = Record.load(typed.folder / "gofstream-test" / "result.json")
+    reference, data = (
+        Sample.from_array(column(typed.folder / name, "a", "b"), ["a", "b"], name=kind)
+        for name, kind in (("reference.parquet", "reference"), ("data.parquet", "data"))
+    )
+    result = nplm_test(
+        data,
+        reference,
+        expected=150,
+        batches=2,
+        settings=Settings(widths=(0.5, 1.5), n_centres=25),
+        n_resamples=19,
+        rng=1,
+    )
+    carried = tuple(
+        {"m": column(typed.folder / f"{n}.parquet", "m")[:, 0]} for n in ("data", "reference")
+    )
+    again = examine(result, data, reference, carried=carried, title=found.title)  # type: ignore[arg-type]
+    assert again == found.model_copy(update={"provenance": None})
+    assert (typed.folder / "gofstream-test" / "report.html").stat().st_size > 10_000
+
+
+def test_repeats_from_its_provenance(typed: Typed) -> None:
+    """The command that is written down gives the same result again."""
+    words = ["--columns", "a,b", "--where", "a > -5 & b < 5"]
+    assert typed("test", "reference.parquet", "data.parquet", *words, *QUICK)[0] == 0
+    path = typed.folder / "gofstream-test" / "result.json"
+    first = Record.load(path)
+    assert first.provenance is not None
+    again = shlex.split(shlex.join(first.provenance.command))
+    for made in (typed.folder / "gofstream-test").iterdir():
+        made.unlink()
+    assert typed(*again[1:])[0] == 0
+    second = Record.load(path)
+    assert second.model_copy(update={"provenance": None}) == first.model_copy(
+        update={"provenance": None}
+    )
+    files = {file.role: file for file in first.provenance.files}
+    assert files["data"].rows == files["data"].kept == 150
+    assert len(files["reference"].sha256) == 64
+
+
+def test_a_null_made_beforehand(typed: Typed) -> None:
+    """`calibrate` and `test --blind` make the same toys as `test`, which then makes none."""
+    common = ["--columns", "a,b", "--expected", "150", *QUICK]
+    assert typed("calibrate", "reference.parquet", "--out", "x.null", *common)[0] == 0
+    made = (typed.folder / "x.null").read_bytes()
+    code, _, _ = typed("test", "reference.parquet", "absent.root", "--blind", *common)
+    assert code == 0
+    blind = typed.folder / "gofstream-test"
+    assert [path.name for path in blind.iterdir()] == ["toys.null"]
+    code, _, _ = typed("test", "reference.parquet", "data.parquet", "--null", "x.null", *common)
+    assert code == 0
+    assert (typed.folder / "x.null").read_bytes() == made
+    code, _, err = typed(
+        "test", "reference.parquet", "data.parquet", "--null", "x.null", *common, "--seed", "2"
+    )
+    assert code == 2
+    assert "x.null was made with another" in err
+
+
+def test_exit_code_says_anomaly(typed: Typed) -> None:
+    """1 at or below the level, 0 above it."""
+    words = ["test", "reference.parquet", "data.parquet", "--columns", "a,b", *QUICK]
+    assert typed(*words, "--level", "0.2")[0] == 1
+    assert Record.load(typed.folder / "gofstream-test" / "result.json").anomalous
+    assert typed(*words, "--level", "1e-300")[0] == 0
+
+
+def test_what_is_printed(typed: Typed) -> None:
+    """A verdict in words, with where it is; as JSON it is the result file; quiet is quiet."""
+    words = ["test", "reference.parquet", "data.parquet", "--columns", "a,b", *QUICK]
+    loud = [word for word in words if word != "--quiet"]
+    code, out, _ = typed(*loud, "--level", "0.2")
+    assert code == 1
+    for text in ("data.parquet against reference.parquet", "where: excess", "report.html", "sat"):
+        assert text in out
+    code, out, _ = typed(*loud, "--json")
+    assert code == 0
+    assert json.loads(out)["format"] == "gofstream.result"
+    assert typed(*words) == (0, "", "")
+
+
+def test_weights_pools_and_shape(typed: Typed) -> None:
+    """A weighted reference with a pool; without an expected number only the shape is tested."""
+    code, _, err = typed(
+        "test", "reference.parquet", "data.parquet", "--weight", "w", "--columns", "a,b",
+        "--expected", "60,90", "--pool", "pool.parquet", *QUICK,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    found = Record.load(typed.folder / "gofstream-test" / "result.json")
+    assert "the pool 'pool'" in found.source
+    assert len(found.batches) == 2
+    assert not found.shape_only
+    os.remove(typed.folder / "gofstream-test" / "toys.null")
+    code, _, err = typed("test", "reference.parquet", "data.parquet", "--columns", "a,b", *QUICK)
+    assert (code, err) == (0, "")
+    assert Record.load(typed.folder / "gofstream-test" / "result.json").shape_only
+
+
+def test_options_from_a_file(typed: Typed) -> None:
+    """Flags go before what the file says; settings of both are merged."""
+    (typed.folder / "study.toml").write_text(
+        'columns = ["a", "b"]\nexpected = 150\ntoys = 19\nbatches = 2\nquiet = true\n'
+        "[settings]\nwidths = [0.5, 1.5]\nn_centres = 30\n"
+    )
+    code, _, err = typed(
+        "test", "reference.parquet", "data.parquet", "--config", "study.toml", "--batches", "3",
+        "--set", "n_centres=25",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    found = Record.load(typed.folder / "gofstream-test" / "result.json")
+    assert found.toys == 19
+    assert len(found.batches) == 3
+    assert found.provenance is not None
+    assert found.provenance.settings["n_centres"] == 25
+    assert found.provenance.settings["widths"] == [0.5, 1.5]
+
+
+def test_power(typed: Typed) -> None:
+    """More signal, more power; no data are opened; numbers and a picture are written."""
+    code, out, err = typed(
+        "power", "reference.parquet", "--signal", "signal.parquet", "--rates", "0.01,0.15",
+        "--expected", "150", "--columns", "a,b", "--signal-toys", "20", "--level", "0.2", "--json",
+        *QUICK,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    curve = found["power"]["all"]
+    assert curve[0]["value"] + 0.3 < curve[1]["value"]
+    assert curve[0]["low"] <= curve[0]["value"] <= curve[0]["high"]
+    assert json.loads((typed.folder / "gofstream-power" / "power.json").read_text()) == found
+    assert (typed.folder / "gofstream-power" / "power.png").stat().st_size > 10_000
+
+
+def test_report_and_inspect(typed: Typed) -> None:
+    """A report is made again from the result alone; files tell what they are."""
+    typed(
+        "test", "reference.parquet", "data.parquet", "--columns", "a,b", "--expected", "150", *QUICK
+    )
+    folder = typed.folder / "gofstream-test"
+    first = (folder / "report.html").read_bytes()
+    for name in ("reference.parquet", "data.parquet"):
+        (typed.folder / name).unlink()
+    code, _, err = typed("report", str(folder / "result.json"), "--out", "again.html")
+    assert (code, err) == (0, "")
+    assert (typed.folder / "again.html").read_bytes() == first
+    code, out, _ = typed("inspect", str(folder / "result.json"))
+    assert code == 0
+    assert "data.parquet against reference.parquet" in out
+    code, out, _ = typed("inspect", str(folder / "toys.null"), "--json")
+    assert code == 0
+    assert json.loads(out)["toys"] >= 19
+    for name in ("result.json", "toys.null"):
+        code, out, _ = typed("inspect", str(folder / name), "--validate")
+        assert code == 0
+        assert "whole" in out
+    model = folder / "model.safetensors"
+    learnt = nplm_test(
+        np.ones((20, 1)) * np.arange(20)[:, None], np.arange(200.0), n_resamples=1, rng=1
+    ).learnt[0]
+    model.write_bytes(learnt.models[0].to_bytes())
+    code, out, _ = typed("inspect", str(model))
+    assert code == 0
+    assert '"x"' in out
+
+
+def damage(path: Path, change: Callable[[bytes], bytes]) -> None:
+    """Change the bytes of a file."""
+    path.write_bytes(change(path.read_bytes()))
+
+
+#: What follows most commands.
+DATA = "reference.parquet data.parquet --columns a,b"
+POWER = "power reference.parquet --columns a,b --signal signal.parquet --expected 150"
+#: What can go wrong: the words typed, and a part of the one message.
+BAD = {
+    "no reference": ("test absent.parquet data.parquet", "absent.parquet"),
+    "no data": ("test reference.parquet absent.parquet", "absent.parquet"),
+    "no pattern": ("test reference.parquet 'absent*.root'", "absent"),
+    "a folder": ("test folder data.parquet", "folder"),
+    "no column": (f"test {DATA} --columns a,c", "'c'"),
+    "empty column": (f"test {DATA} --columns a,,b", "commas"),
+    "column twice": (f"test {DATA} --columns a,a", "a"),
+    "no weight": (f"test {DATA} --weight v", "'v'"),
+    "no carried": (f"test {DATA} --carry mass", "'mass'"),
+    "no angle": (f"test {DATA} --periodic phi", "'phi'"),
+    "no tree": (f"test {DATA} --tree t", "t"),
+    "condition": (f"test {DATA} --where 'a >'", "a >"),
+    "python": (f'test {DATA} --where "__import__(1)"', "__import__(1)"),
+    "condition column": (f"test {DATA} --where 'q > 1'", "'q'"),
+    "nothing left": (f"test {DATA} --where 'a > 99'", "no events"),
+    "no number": (f"test {DATA} --where 'a + 1'", "condition"),
+    "rows": (f"test {DATA} --rows 0", "--rows"),
+    "one row": (f"test {DATA} --rows 1", "row"),
+    "zero expected": (f"test {DATA} --expected 0", "positive"),
+    "negative": (f"test {DATA} --expected -5", "positive"),
+    "nan": (f"test {DATA} --expected nan", "finite"),
+    "word": (f"test {DATA} --expected many", "'many'"),
+    "counts": (f"test {DATA} --expected 9,9 --batches 3", "2 numbers for 3 batches"),
+    "no batch": (f"test {DATA} --batches 0", "--batches"),
+    "negative batches": (f"test {DATA} --batches -2", "--batches"),
+    "toys": (f"test {DATA} --toys 1", "--toys"),
+    "level": (f"test {DATA} --level 2", "--level"),
+    "seed": (f"test {DATA} --seed -1", "--seed"),
+    "threads": (f"test {DATA} --threads 0", "--threads"),
+    "memory": (f"test {DATA} --memory lots", "4GB"),
+    "little memory": (f"test {DATA} --memory 9kB", "memory"),
+    "setting": (f"test {DATA} --set 'wdths=[1]'", "'widths'"),
+    "set": (f"test {DATA} --set widths", "KEY=VALUE"),
+    "bad value": (f"test {DATA} --set penalty=-1", "penalty"),
+    "preset": (f"test {DATA} --preset expo", "'expo1d'"),
+    "config": (f"test {DATA} --config absent.toml", "absent"),
+    "no toml": (f"test {DATA} --config bad.toml", "bad.toml"),
+    "option": (f"test {DATA} --config odd.toml", "'batchs'"),
+    "not a null": (f"test {DATA} --null junk.null", "junk.null"),
+    "other null": (f"test {DATA} --null other.null", "another"),
+    "null folder": (f"test {DATA} --null folder", "folder"),
+    "out is a file": (f"test {DATA} --out bad.toml", "bad.toml"),
+    "no way out": (f"test {DATA} --out /proc/x", "/proc/x"),
+    "small pool": (f"test {DATA} --expected 150 --pool data.parquet", "pool"),
+    "text column": ("test text.parquet data.parquet --columns name", "'name'"),
+    "nan column": ("test gaps.parquet data.parquet --columns a", "row 3"),
+    "infinite": ("test reference.parquet infinite.parquet --columns a", "row 2"),
+    "no rows": ("test empty.parquet data.parquet --columns a", "no events"),
+    "negative weights": ("test negative.parquet data.parquet --columns a --weight w", "negative"),
+    "truncated": ("test cut.parquet data.parquet", "cut.parquet"),
+    "nothing": ("test void.parquet data.parquet", "void.parquet"),
+    "wrong ending": ("test really.csv data.parquet", "really.csv"),
+    "unknown ending": ("test file.xyz data.parquet", "file.xyz"),
+    "calibrate nothing": ("calibrate absent.parquet --expected 9", "absent.parquet"),
+    "no expected": ("calibrate reference.parquet", "--expected"),
+    "too many": ("calibrate reference.parquet --expected 5000", "6000 rows"),
+    "blind": ("test reference.parquet x --blind", "--expected"),
+    "power file": ("power reference.parquet --signal absent --rates 0.1 --expected 99", "absent"),
+    "power rates": (f"{POWER} --rates x", "'x'"),
+    "few signals": (f"{POWER} --rates 5", "signal"),
+    "negative rate": (f"{POWER} --rates=-1", "rate"),
+    "report nothing": ("report absent.json", "absent.json"),
+    "report junk": ("report bad.toml", "bad.toml"),
+    "report other": ("report other.json", "not a gofstream result"),
+    "report nowhere": ("report other.json --out /proc/x/y.html", "other.json"),
+    "inspect nothing": ("inspect absent.json", "absent.json"),
+    "inspect junk": ("inspect junk.null", "junk.null"),
+    "inspect sqlite": ("inspect foreign.db --validate", "foreign.db"),
+    "inspect cut": ("inspect half.null", "half.null"),
+    "describe nothing": ("describe absent.parquet", "absent.parquet"),
+    "describe cut": ("describe cut.parquet", "cut.parquet"),
+}
+
+
+@pytest.fixture
+def bad_files(typed: Typed) -> Typed:
+    """Lay out files that are wrong in one way each."""
+    import sqlite3
+
+    folder = typed.folder
+    (folder / "folder").mkdir()
+    (folder / "bad.toml").write_text("this is = = not toml")
+    (folder / "odd.toml").write_text("batchs = 3\n")
+    (folder / "junk.null").write_bytes(b"\x80junk" * 100)
+    (folder / "other.json").write_text('{"format": "other"}')
+    (folder / "void.parquet").write_bytes(b"")
+    (folder / "file.xyz").write_bytes(b"\x01\x02\x03" * 50)
+    with sqlite3.connect(folder / "foreign.db") as database:
+        database.execute("CREATE TABLE t (x)")
+    database.close()
+    whole = (folder / "reference.parquet").read_bytes()
+    (folder / "cut.parquet").write_bytes(whole[: len(whole) // 2])
+    (folder / "really.csv").write_bytes(whole)
+    a = np.arange(100.0)
+
+    def write(name: str, columns: dict[str, object]) -> None:
+        pq.write_table(pa.table(columns), folder / name)
+
+    write("text.parquet", {"name": ["x"] * 100, "a": a})
+    write("gaps.parquet", {"a": np.where(a == 3, np.nan, a)})
+    write("infinite.parquet", {"a": np.where(a == 2, np.inf, a)})
+    write("empty.parquet", {"a": a[:0]})
+    write("negative.parquet", {"a": a, "w": a - 50})
+    typed("calibrate", "reference.parquet", "--expected", "100", "--out", "other.null", *QUICK)
+    null = (folder / "other.null").read_bytes()
+    (folder / "half.null").write_bytes(null[: len(null) // 2])
+    return typed
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files below a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_bad_input(bad_files: Typed) -> None:
+    """Exit code 2, one helpful message, no traceback, and no file more or less."""
+    before = contents(bad_files.folder)
+    assert len(BAD) >= 60
+    failures = []
+    for name, (line, part) in BAD.items():
+        words = shlex.split(line)
+        quick = QUICK if words[0] in ("test", "calibrate", "power") else []
+        given = [word for word in quick if "--toys" not in words or word not in ("--toys", "19")]
+        code, out, err = bad_files(*words, *given)
+        if code != 2 or part not in err or "Traceback" in err or out:
+            failures.append(f"{name}: code {code}, wanted {part!r}: {out}{err}")
+        if (after := contents(bad_files.folder)) != before:
+            failures.append(f"{name}: left {sorted(after.keys() ^ before.keys())}")
+            for more in after.keys() - before.keys():
+                (bad_files.folder / more).unlink()
+    assert not failures, "\n".join(failures)
+
+
+def test_every_command_has_help_with_an_example(typed: Typed) -> None:
+    """`--help` of each command ends in an example that names it."""
+    code, out, _ = typed("--help")
+    assert code == 0
+    listed = out.split("Commands:")[1].split("\n")
+    commands = [line.split()[0] for line in listed if line.startswith("  ") and line[2] != " "]
+    assert {"calibrate", "test", "power", "report", "inspect", "describe"} <= set(commands)
+    for command in commands:
+        code, out, _ = typed(command, "--help")
+        assert code == 0
+        assert command == "data" or f"Example: gofstream {command}" in " ".join(out.split())
