@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,7 +14,24 @@ class AsStrings: ...
 class File:
     _streamers: dict[str, Any] | None
 
+class ColumnRecord:
+    field_id: int
+    idx: int
+
+class Cluster:
+    num_entries: int
+
+class Page:
+    num_elements: int
+
+class PageLinks:
+    pages: Sequence[Page]
+
 class Node:
+    cluster_summaries: Sequence[Cluster]
+    column_records: Sequence[ColumnRecord]
+    field_id: int
+    page_link_list: Sequence[Sequence[PageLinks]]
     name: str
     typename: str | None
     interpretation: object

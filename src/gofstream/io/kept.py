@@ -72,7 +72,8 @@ class Kept:
                 self._matrix[new, j] = column
             for j, extra in enumerate(beside):
                 # Integers of which one is missing go on as numbers that can be NaN.
-                if isinstance(extra, np.ndarray) and extra.dtype.kind > self._beside[j].dtype.kind:
+                whole = self._beside[j].dtype.kind in "biu"
+                if whole and isinstance(extra, np.ndarray) and extra.dtype.kind == "f":
                     self._beside[j] = self._beside[j].astype(np.float64)
                 self._beside[j][new] = extra
         self.count = end

@@ -55,6 +55,8 @@ def open_root(path: Path, stack: ExitStack, tree: str | None) -> Table:
     found = _trees(file)
     name = _pick(found, tree, path)
     node = file[name]
+    if found[name] in _NTUPLES:
+        _check_pages(node)
     listed = list(_branches(node) if found[name] in _TREES else _ntuple_fields(node, ""))
     check_unique((name for name, _ in listed), path)
     fields = dict(listed)
@@ -114,6 +116,18 @@ def _branches(tree: uproot.Node) -> Iterator[tuple[str, _Field]]:
         else:
             column = Column(str(branch.typename), None, not isinstance(how, uproot.AsStrings))
         yield name, _Field(column, _reader(branch))
+
+
+def _check_pages(ntuple: uproot.Node) -> None:
+    """Refuse pages of plain numbers with more of them than events: uproot would make room first."""
+    plain = {field.field_id for field in ntuple.fields if str(field.typename) in _NUMBERS}
+    numbers = [record.idx for record in ntuple.column_records if record.field_id in plain]
+    clusters = zip(ntuple.cluster_summaries, ntuple.page_link_list, strict=True)
+    for cluster, links in clusters:
+        for j in numbers:
+            held = sum(page.num_elements for page in links[j].pages) if j < len(links) else 0
+            if held > cluster.num_entries:
+                raise ValueError(f"{held} numbers for {cluster.num_entries} events")
 
 
 def _ntuple_fields(node: uproot.Node, above: str) -> Iterator[tuple[str, _Field]]:

@@ -91,6 +91,10 @@ def foreign(path: Path, kind: str) -> Iterator[None]:
 
 def guarded(table: Table, path: Path, kind: str) -> Table:
     """Watch over the pieces: they must hold together, and add up to what the file promised."""
+    if table.rows < 0:
+        raise InputError(
+            f"{path}: promises {table.rows} rows; the file is damaged: make or fetch it again"
+        )
 
     def pieces(names: Sequence[str], rows: int) -> Iterator[Piece]:
         done = 0
