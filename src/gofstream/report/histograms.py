@@ -141,7 +141,7 @@ def _draw_points(
     values: Floats,
     errors: Floats,
     shown: NDArray[np.bool_],
-    label: str = "",
+    label: str | None = None,
 ) -> None:
     axes.errorbar(
         _centres(column)[shown],
@@ -151,7 +151,7 @@ def _draw_points(
         ms=2.6,
         lw=0.9,
         color=BLACK,
-        label=label or None,
+        label=label,
         zorder=4,
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
+from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullLocator
 from scipy import stats
 
 from gofstream.errors import InputError, nearest_names
@@ -124,7 +124,7 @@ def null_figure(record: Record, strategy: str) -> Figure:
         # Margins in inches, the same in every figure: panels of one width stand below each other.
         height = 0.85 + 1.45 * rows
         figure = Figure(figsize=(ACROSS, height))
-        grid = {"left": 0.14, "right": 0.98, "bottom": 0.5 / height, "top": 1 - 0.42 / height}
+        grid = {"left": 0.14, "right": 0.955, "bottom": 0.5 / height, "top": 1 - 0.42 / height}
         panels = figure.subplots(
             rows, columns, squeeze=False, gridspec_kw={**grid, "wspace": 0.3, "hspace": 0.62}
         ).ravel()
@@ -165,6 +165,7 @@ def storage_figure(record: Record) -> Figure:
         axes = figure.subplots()
         axes.barh(range(len(names)), kept, color=BLUE, height=0.6)
         axes.set_xscale("log")
+        axes.xaxis.set_minor_locator(NullLocator())
         name_decades(axes.xaxis)
         top = max(*kept, 10)
         low = 10 ** math.floor(math.log10(max(1, min((n for n in kept if n), default=1)))) / 2
