@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 import tracemalloc
 import warnings
@@ -58,6 +59,16 @@ def test_random_bytes(kind: object, tmp_path: Path) -> None:
         check(tmp_path / f"fuzz{kind.suffixes[0]}", kind.magic + content)
 
     run()
+
+
+def test_pages_of_more_numbers_than_events(tmp_path: Path) -> None:
+    """One flipped bit makes 100 numbers 2 147 483 548, for which uproot would find room."""
+    path = WRITERS["ntuple"](tmp_path, muons(200))
+    content = path.read_bytes()
+    # The number of a page is negative if a checksum follows.
+    wanted = struct.pack("<i", -100)
+    assert content.count(wanted) >= 8
+    assert not check(path, content.replace(wanted, wanted[:3] + b"\x7f"))
 
 
 @pytest.mark.parametrize("name", WRITERS)
