@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -259,7 +260,7 @@ def conditions(draw: st.DrawFn, depth: int = 2) -> Made:
 @given(conditions())
 def test_random_expressions(made: Made) -> None:
     """The same as row by row in Python."""
-    if not any(name in made.text for name in COLUMNS):
+    if not re.search(r"\bx\b|pt\.1|odd", made.text):
         with pytest.raises(ExpressionError, match="names no column"):
             parse(made.text)
         return

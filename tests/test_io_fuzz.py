@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 import tracemalloc
 import warnings
 from pathlib import Path
 
 import pytest
+import uproot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.io_files import WRITERS, muons
@@ -58,6 +60,19 @@ def test_random_bytes(kind: object, tmp_path: Path) -> None:
         check(tmp_path / f"fuzz{kind.suffixes[0]}", kind.magic + content)
 
     run()
+
+
+def test_pages_of_more_numbers_than_events(tmp_path: Path) -> None:
+    """One flipped bit makes 1234 numbers two thousand million, for which uproot would find room."""
+    path = tmp_path / "fuzz.root"
+    with uproot.recreate(path, compression=None) as file:
+        file.mkrntuple("events", muons(1234))
+    content = path.read_bytes()
+    # A number of four bytes, and then where the page is; those of eight are of the cluster.
+    damaged, found = re.subn(rb"\xd2\x04\0\0(?!\0\0\0\0)", b"\xd2\x04\0\x80", content)
+    assert found == 4
+    assert check(path, content)
+    assert not check(path, damaged)
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import click
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from gofstream.cli.data import as_json
 from gofstream.cli.progress import blocks_bar
@@ -61,14 +60,10 @@ def _show(summary: Summary, where: str | None) -> None:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("min to max", no_wrap=True)
     for name, column in summary.columns.items():
-        table.add_row(*map(_cell, (name, column.type, *_numbers(column))))
+        table.add_row(*map(printable, (name, column.type, *_numbers(column))))
     for name, kind in summary.others.items():
-        table.add_row(_cell(name), _cell(kind))
+        table.add_row(printable(name), printable(kind))
     console.print(table)
-
-
-def _cell(text: str) -> Text:
-    return Text(printable(text))
 
 
 def _numbers(column: ColumnSummary) -> Sequence[str]:
