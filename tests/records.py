@@ -109,7 +109,7 @@ def cases() -> dict[str, Record]:
     plain = line()
     return {
         "one column, one width": plain,
-        "carried column and units": dimuon(),
+        "carried column and units": dimuon(strategies=("all", "next"), widths=(0.4, 1.1)),
         "extrapolated, level set": line(surprise=30, level=1e-3, widths=(0.4, 1.1)),
         "level not reached": line(level=0.01),
         "no regions, no events": line(
@@ -123,6 +123,7 @@ def cases() -> dict[str, Record]:
             source="permuted labels",
         ),
         "one batch": line(batches=1),
+        "many columns": wide(9),
         "huge numbers": wide(3, 1e15, expected=1e12, seconds=1e6),
         "p of one": line(surprise=-50),
         "from Python": line(provenance=None),
