@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gofstream import nplm_test
 from gofstream.cli import main
+from gofstream.cli.reference import page
 from gofstream.report.examine import examine
 from gofstream.report.record import Record
 from gofstream.sample import Sample
@@ -404,3 +405,9 @@ def test_every_command_has_help_with_an_example(typed: Typed) -> None:
         code, out, _ = typed(command, "--help")
         assert code == 0
         assert command == "data" or f"Example: gofstream {command}" in " ".join(out.split())
+
+
+def test_reference_page_is_up_to_date() -> None:
+    """docs/commands.md is what the commands say of themselves."""
+    written = Path(__file__).parent.parent / "docs" / "commands.md"
+    assert written.read_text(encoding="utf-8") == page(), "python -m gofstream.cli.reference"
