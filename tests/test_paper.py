@@ -245,7 +245,8 @@ def test_a_gallery_shows_what_was_run(out: Path, tmp_path: Path) -> None:
     """Pictures and numbers are copied; each section has its verdicts and its command."""
     run("schemes", out)
     run("storage", out)
-    text = page(out, tmp_path / "gallery")
+    text = page(out, tmp_path / "gallery", "abc1234")
+    assert "commit abc1234" in text
     assert (tmp_path / "gallery.md").read_text() == text
     assert "## storage\n" in text
     assert "`gofstream paper storage --quick --toys 20 --seed 1`" in text

@@ -12,7 +12,7 @@ HEAD = """\
 # Commands
 
 Made from `--help` by `python -m gofstream.cli.reference`. Exit codes: 0; 1 for an anomaly at the
-level that was set; 2 for bad input, with one message; 130 when stopped by Ctrl-C, with how to go on.
+level that was set; 2 for bad input, with one message; 130 after Ctrl-C, with how to go on.
 
 Completion of words in the shell: `eval "$(_GOFSTREAM_COMPLETE=bash_source gofstream)"` in your
 `~/.bashrc`; `zsh_source` and `fish_source` for those shells.

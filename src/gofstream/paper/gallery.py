@@ -1,7 +1,8 @@
-"""A page of all experiments from a folder of results: `python -m gofstream.paper.gallery FROM TO`.
+"""A page of all experiments: `python -m gofstream.paper.gallery FROM TO COMMIT`.
 
-Copies pictures and numbers to the folder TO, and writes TO.md beside it: what each shows, the
-verdicts on its claims, and what to type for the same.
+COMMIT is the one that the results in FROM were made with. Pictures and numbers are copied to the
+folder TO, and TO.md is written beside it: what each shows, the verdicts on its claims, and what to
+type for the same.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from gofstream.paper.experiment import Experiment
 LISTED = 12
 
 
-def page(results: Path, to: Path) -> str:
+def page(results: Path, to: Path, commit: str) -> str:
     """Write the page, and copy what it shows."""
     to.mkdir(parents=True, exist_ok=True)
     parts = [
@@ -36,7 +37,8 @@ def page(results: Path, to: Path) -> str:
             mine = [path for path in pictures if _belongs(path.stem, experiment.name)]
             for picture in mine:
                 shutil.copy(picture, to)
-            parts.append(_section(experiment, record, [f"{to.name}/{p.name}" for p in mine]))
+            names = [f"{to.name}/{path.name}" for path in mine]
+            parts.append(_section(experiment, record, names, commit))
     text = "\n".join(parts)
     to.with_suffix(".md").write_text(text)
     return text
@@ -48,15 +50,19 @@ def _belongs(stem: str, name: str) -> bool:
     return max(owners, key=len) == name
 
 
-def _section(experiment: Experiment, record: dict[str, Any], pictures: list[str]) -> str:
+def _section(
+    experiment: Experiment, record: dict[str, Any], pictures: list[str], commit: str
+) -> str:
     claims = [Claim(**claim) for claim in record["claims"]]
     combined = [claim for claim in claims if "smallest p" in claim.name] or claims
     minutes = record["seconds"] / 60
+    toys = record["numbers"].get("null_toys")
+    with_toys = f", {toys} toys without signal" if toys else ""
     lines = [
         f"## {experiment.name}\n",
         f"{experiment.paper}: {experiment.shows}.",
         f"Claims: {tally(combined)}." if claims else "",
-        f"`{record['command']}`, version {record['version']}, {minutes:.1f} min; "
+        f"`{record['command']}`, commit {commit}{with_toys}, {minutes:.1f} min; "
         f"[numbers]({pictures[0].split('/')[0]}/{experiment.name}.json)\n",
         *(f"![{experiment.shows}]({picture})\n" for picture in pictures),
     ]
@@ -76,4 +82,4 @@ def _number(value: float | None) -> str:
 
 
 if __name__ == "__main__":
-    page(Path(sys.argv[1]), Path(sys.argv[2]))
+    page(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])
