@@ -100,7 +100,9 @@ def test_every_number_in_the_tables_is_the_records(name: str) -> None:
         assert row[1][1] == [str(found.combined.z)]
         assert row[2][1] == [str(found.combined.p)]
         assert ("extrapolated" in row[1][0]) == found.combined.extrapolated
-        assert_reads(row[2][0], found.combined.p)
+        p, interval = row[2][0].split("\n")
+        assert_reads(p, found.combined.p)
+        assert interval == words.interval(found.combined)
     for row, found in zip(page.rows("widths"), record.statistics.values(), strict=True):
         for (text, values), chance, null in zip(row[1:], found.p, found.null, strict=True):
             assert values == [str(null.t), str(chance.p), str(chance.z)]
