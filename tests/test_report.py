@@ -22,6 +22,7 @@ from gofstream.errors import ColumnError, FormatError, InputError
 from gofstream.report import words
 from gofstream.report.histograms import poisson_errors
 from gofstream.report.html import render
+from gofstream.report.pictures import storage_figure
 from gofstream.report.record import SCHEMA, Chance, Record, schema
 
 CASES = cases()
@@ -100,7 +101,9 @@ def test_every_number_in_the_tables_is_the_records(name: str) -> None:
         assert row[1][1] == [str(found.combined.z)]
         assert row[2][1] == [str(found.combined.p)]
         assert ("extrapolated" in row[1][0]) == found.combined.extrapolated
-        assert_reads(row[2][0], found.combined.p)
+        p, interval = row[2][0].split("\n")
+        assert_reads(p, found.combined.p)
+        assert interval == words.interval(found.combined)
     for row, found in zip(page.rows("widths"), record.statistics.values(), strict=True):
         for (text, values), chance, null in zip(row[1:], found.p, found.null, strict=True):
             assert values == [str(null.t), str(chance.p), str(chance.z)]
@@ -308,6 +311,19 @@ def test_pictures_for_python() -> None:
         record.plot_null("singel")
 
 
+def test_a_column_with_nothing_in_it_is_drawn() -> None:
+    """No data, no expectation, nothing to keep: axes stay finite, and nothing warns."""
+    record = line()
+    empty = dict.fromkeys(("data", "reference", "reference_error", "learnt"), (0,) * 40)
+    column = record.columns[0].model_copy(update=empty)
+    figure = record.model_copy(update={"columns": (column,)}).plot_column("x")
+    figure.draw_without_rendering()
+    assert np.isfinite([axes.get_ylim() for axes in figure.axes]).all()
+    kept = storage_figure(record.model_copy(update={"storage": {"sum": 0}}))
+    kept.draw_without_rendering()
+    assert [text.get_text() for text in kept.axes[0].texts] == ["0 B"]
+
+
 def test_the_published_schema_is_that_of_the_record() -> None:
     """The file in the package follows the code."""
     assert SCHEMA.read_text() == schema()
@@ -339,7 +355,9 @@ def broken(**changes: Any) -> str:
         (broken(pvalue=0), "pvalue"),
         (broken(nonsense=1), "nonsense"),
         (broken(statistics={}), "lack `all`"),
-        (broken(widths=[]), "has 1 entries, not 0"),
+        (broken(widths=[]), "there is no width"),
+        (broken(widths=json.loads(line().model_dump_json())["widths"] * 2), "has 1 entries, not 2"),
+        (broken(storage={}), "storage names no strategy"),
         (broken(observed=10**30), "observed"),
     ],
 )

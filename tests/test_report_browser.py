@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
-from tests.browser import chromium
+from tests.browser import chromium, find
 from tests.records import cases, dimuon, line, wide
 
 from gofstream.report.html import render
@@ -299,3 +299,12 @@ def test_characters_that_no_file_can_hold(opened: Any) -> None:
     page = opened(loaded([f"{i}{text}" for i, text in enumerate(odd)]))
     assert "half ?" in page.evaluate("document.body.innerText")
     assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[0]["width"]
+
+
+def test_a_missing_browser_is_an_error_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Never a skip: where nothing is found and nothing can be installed, the tests fail."""
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(RuntimeError, match="apt-get install chromium"):
+        find()

@@ -163,12 +163,13 @@ def storage_figure(record: Record) -> Figure:
     with look():
         figure = Figure(figsize=(ACROSS, 0.9 + 0.34 * len(names)), layout="constrained")
         axes = figure.subplots()
-        axes.barh(range(len(names)), kept, color=BLUE, height=0.6)
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
         name_decades(axes.xaxis)
         top = max(*kept, 10)
-        low = 10 ** math.floor(math.log10(max(1, min((n for n in kept if n), default=1)))) / 2
+        low = 10 ** math.floor(math.log10(min((n for n in kept if n), default=1))) / 2
+        lengths = [max(count - low, 0) for count in kept]
+        axes.barh(range(len(names)), lengths, left=low, color=BLUE, height=0.6)
         # Room on the right for the number behind the longest bar.
         axes.set_xlim(low, top * (top / low) ** 0.28)
         for row, count in enumerate(kept):

@@ -266,6 +266,10 @@ class Record(Part):
     def _fits(self) -> Self:
         if "all" not in self.statistics:
             raise ValueError("statistics lack `all`, which the verdict is about")
+        if not self.storage:
+            raise ValueError("storage names no strategy")
+        if not self.widths:
+            raise ValueError("there is no width")
         for found in self.statistics.values():
             check_lengths(len(self.widths), p=found.p, null=found.null)
         return self

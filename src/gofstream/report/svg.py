@@ -30,7 +30,7 @@ def inline_svg(figure: Figure, name: str, label: str) -> str:
     with mpl.rc_context(_WRITING), warnings.catch_warnings():
         # Only the measuring of a text misses them: the browser has fonts of its own.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure.savefig(buffer, format="svg", dpi=200, metadata={"Date": None})
+        figure.savefig(buffer, format="svg", dpi=200)
     root = ElementTree.fromstring(buffer.getvalue())
     for parent in list(root.iter()):
         for child in list(parent):
