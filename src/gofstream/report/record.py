@@ -147,7 +147,10 @@ class Pair(Part):
 
 
 class Range(Part):
-    """What a column does in a region: middle half and middle nine tenths, and beside it overall."""
+    """What a column does in a region: middle half and middle nine tenths, and beside it overall.
+
+    Of the events observed there if they are too many, of those expected if they are too few.
+    """
 
     column: str
     unit: str

@@ -29,7 +29,7 @@ def summary(record: Record) -> str:
         lines += [
             "",
             f"where: {region.kind}, {region.observed} events seen, {number(region.expected, 3)} "
-            f"expected; half of it with {place} {first.unit}".rstrip(),
+            f"expected; the middle half has {place} {first.unit}".rstrip(),
         ]
     lines.append("")
     return "\n".join([*lines, *(f"{head}: {text}" for head, text in caveats(record))])
