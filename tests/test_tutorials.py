@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from gofstream.report.record import Record
 
+NOTEBOOKS = Path(__file__).parent.parent / "examples"
 TUTORIALS = sorted((Path(__file__).parent.parent / "docs" / "tutorials").glob("*.md"))
 
 
@@ -49,3 +51,24 @@ def test_tutorial(page: Path, tmp_path: Path) -> None:
         masses = [row[-1] for row in found.events.values]
         assert found.events.columns[-1] == "mll"
         assert 250 < sorted(m for m in masses if m is not None)[len(masses) // 2] < 350
+
+
+@pytest.mark.parametrize("name", ["first-test", "power"])
+def test_notebook(name: str, tmp_path: Path) -> None:
+    """The cells run one after another, with warnings as errors."""
+    content = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8"))
+    cells = ["".join(c["source"]) for c in content["cells"] if c["cell_type"] == "code"]
+    assert len(cells) >= 4
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "\n".join(cells)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    if name == "first-test":
+        (region,) = Record.load(tmp_path / "result.json").regions
+        assert all(abs(column.median - 2) < 0.2 for column in region.ranges)
+        assert (tmp_path / "report.html").stat().st_size > 10_000
