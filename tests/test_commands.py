@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -392,6 +394,35 @@ def test_bad_input(bad_files: Typed) -> None:
             for more in after.keys() - before.keys():
                 (bad_files.folder / more).unlink()
     assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize(("limit", "left"), [(20_000, []), (100_000, ["result.json", "toys.null"])])
+def test_full_disk(typed: Typed, limit: int, left: list[str]) -> None:
+    """Where toys, or the report, find no room: exit code 2, one message, no part of a file.
+
+    A process that may write no file beyond so many bytes stands for the disk.
+    """
+    words = ["test", "reference.parquet", "data.parquet", "--columns", "a,b", *QUICK]
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "gofstream"), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        cwd=typed.folder,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    found = sorted(path.name for path in (typed.folder / "gofstream-test").iterdir())
+    if left:
+        assert found == left
+        Record.load(typed.folder / "gofstream-test" / "result.json")
+    else:
+        assert "result.json" not in found
+    code, _, err = typed(*words)  # with room again, the same command goes on
+    assert (code, err) == (0, "")
 
 
 def test_every_command_has_help_with_an_example(typed: Typed) -> None:

@@ -43,7 +43,7 @@ def main() -> None:
             cli(prog_name="gofstream")
     except StoppedError as stop:
         click.echo(f"gofstream: {stop}", err=True)
-        sys.exit(130)
+        sys.exit(130 if isinstance(stop.__cause__, KeyboardInterrupt) else 2)
     except (GofstreamError, OSError) as error:
         click.echo(f"gofstream: {error}", err=True)
         sys.exit(2)
