@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
 from tests.browser import chromium, find
 from tests.records import cases, dimuon, line, wide
+from tests.test_examine import record as examined
 
 from gofstream.report.html import render
 from gofstream.report.record import Record
@@ -154,11 +155,13 @@ def count_figures(record: Record) -> int:
 
 
 @pytest.mark.parametrize(
-    "name", ["whole", "one batch", "extrapolated, level set", "huge numbers", "p of one"]
+    "name",
+    ["examined", "whole", "one batch", "extrapolated, level set", "huge numbers", "p of one"],
 )
 def test_everything_is_visible_on_a_screen_and_on_a_phone(opened: Any, name: str) -> None:
     """No console errors, no requests, every figure in place at both widths."""
-    record = dimuon() if name == "whole" else cases()[name]
+    made = {"examined": examined, "whole": dimuon}
+    record = made[name]() if name in made else cases()[name]
     page = opened(record)
     for size in SIZES:
         page.set_viewport_size(size)
