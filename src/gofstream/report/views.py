@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 #: Bins of a column, and of each side of a pair.
 BINS, CELLS = 40, 24
-#: What lies beyond these quantiles of data and reference goes to the first and the last bin.
+#: What lies beyond these quantiles of both data and reference goes to the first and last bins.
 ENDS = (0.001, 0.999)
 
 
@@ -66,15 +66,19 @@ def _finite(side: Side, name: str) -> NDArray[np.bool_]:
 
 
 def _edges(data: NDArray[Any], reference: NDArray[Any], bins: int) -> Floats:
-    """Divide evenly what all but a few events span."""
-    values = np.concatenate([data, reference]).astype(np.float64)
-    values = values[np.isfinite(values)]
-    low, high = np.quantile(values, ENDS) if len(values) else (0.0, 1.0)
+    """Divide evenly what all but a few events of either kind span."""
+    finite = [x[np.isfinite(x)].astype(np.float64) for x in (data, reference)]
+    sides = [x for x in finite if len(x)] or [np.zeros(1)]
+    low, high = _span([np.quantile(x, ENDS) for x in sides])
     if low == high:
-        low, high = values.min(), values.max()
+        low, high = _span(sides)
     if low == high:
         low, high = low - 0.5, high + 0.5
     return np.linspace(low, high, bins + 1)
+
+
+def _span(sides: list[Floats]) -> tuple[float, float]:
+    return float(min(x.min() for x in sides)), float(max(x.max() for x in sides))
 
 
 def _counts(x: NDArray[Any], edges: Floats, weights: Floats | None = None) -> Floats:
