@@ -32,7 +32,7 @@ EVENTS = 1_000_000
 SHRINK = 4
 #: Centres: the paper's 10 000 cost too much for batches larger than the paper's own.
 CENTRES = {1: 3000, 2: 3000, 4: 10_000}
-QUICK_CENTRES, QUICK_REFERENCE = 1000, 20_000
+QUICK_CENTRES, QUICK_REFERENCE = 600, 20_000
 
 
 @dataclass(frozen=True, slots=True)
