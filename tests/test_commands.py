@@ -185,7 +185,8 @@ def test_weights_pools_and_shape(typed: Typed) -> None:
 def test_options_from_a_file(typed: Typed) -> None:
     """Flags go before what the file says; settings of both are merged."""
     (typed.folder / "study.toml").write_text(
-        'columns = ["a", "b"]\nexpected = 150\ntoys = 19\nbatches = 2\nquiet = true\n'
+        'units = { a = "GeV" }\ncolumns = ["a", "b"]\nexpected = 150\n'
+        "toys = 19\nbatches = 2\nquiet = true\n"
         "[settings]\nwidths = [0.5, 1.5]\nn_centres = 30\n"
     )
     code, _, err = typed(
@@ -196,6 +197,7 @@ def test_options_from_a_file(typed: Typed) -> None:
     found = Record.load(typed.folder / "gofstream-test" / "result.json")
     assert found.toys == 19
     assert len(found.batches) == 3
+    assert [column.unit for column in found.columns] == ["GeV", ""]
     assert found.provenance is not None
     assert found.provenance.settings["n_centres"] == 25
     assert found.provenance.settings["widths"] == [0.5, 1.5]
@@ -277,6 +279,8 @@ BAD = {
     "no number": (f"test {DATA} --where 'a + 1'", "condition"),
     "rows": (f"test {DATA} --rows 0", "--rows"),
     "one row": (f"test {DATA} --rows 1", "row"),
+    "units": (f"test {DATA} --units a", "pt=GeV"),
+    "unit of nothing": (f"test {DATA} --units q=GeV", "'q'"),
     "zero expected": (f"test {DATA} --expected 0", "positive"),
     "negative": (f"test {DATA} --expected -5", "positive"),
     "nan": (f"test {DATA} --expected nan", "finite"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,7 +13,7 @@ from pathlib import Path
 from gofstream.inference.calibrate import calibrate
 from gofstream.io import Events
 from gofstream.nplm import plan_test
-from gofstream.report.examine import examine
+from gofstream.report.examine import check_units, examine
 from gofstream.report.record import File, Provenance, Record
 from gofstream.settings import Settings
 
@@ -34,6 +34,7 @@ def judge_events(
     toys: int,
     null: Path,
     level: float | None,
+    units: Mapping[str, str],
     seed: int,
     command: Sequence[str],
     executor: Executor,
@@ -47,9 +48,11 @@ def judge_events(
     toys : pseudo-experiments.
     null : file for them; those that are there are used.
     level : p-value at or below which the data are called anomalous.
+    units : of columns, to be shown with them.
     command : what the user typed, to be kept with the result.
     """
     begun = time.perf_counter()
+    check_units(units, [*reference.sample.columns, *reference.carried])  # before toys are made
     planned = plan_test(
         data.sample,
         reference.sample,
@@ -68,6 +71,7 @@ def judge_events(
         title=_title(data, reference),
         carried=(data.carried, reference.carried),
         level=level,
+        units=units,
     )
     read = {"data": data, "reference": reference} | ({} if pool is None else {"pool": pool})
     made_with = Provenance(

@@ -43,6 +43,21 @@ class Names(click.ParamType[tuple[str, ...]]):
         return names
 
 
+class Units(click.ParamType[tuple[tuple[str, str], ...]]):
+    """Units of columns: pt=GeV,phi=rad."""
+
+    name = "a=GeV,…"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[tuple[str, str], ...]:
+        """Split at commas and equal signs; a table from a file of options is taken as it is."""
+        if isinstance(value, str):
+            value = [part.partition("=")[::2] for part in value.split(",")]
+        pairs = [(k.strip(), u.strip()) for k, u in dict(value).items()]
+        if not all(name and unit for name, unit in pairs):
+            self.fail("write units as pt=GeV,phi=rad", param, ctx)
+        return tuple(pairs)
+
+
 class Numbers(click.ParamType[tuple[float, ...]]):
     """One number, or several separated by commas."""
 

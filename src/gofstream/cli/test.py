@@ -9,7 +9,7 @@ import click
 
 from gofstream.analysis import judge_events
 from gofstream.cli.calibrate import make_null
-from gofstream.cli.options import Numbers, Reading, Running, with_reading, with_running
+from gofstream.cli.options import Numbers, Reading, Running, Units, with_reading, with_running
 from gofstream.report.html import render
 from gofstream.report.record import Record, write_whole
 from gofstream.report.text import summary
@@ -40,6 +40,7 @@ from gofstream.report.text import summary
     type=click.FloatRange(0, 1, min_open=True),
     help="Exit with code 1 if p is at or below this.",
 )
+@click.option("--units", type=Units(), default=(), help="Units to show: pt=GeV,phi=rad.")
 @click.option("--blind", is_flag=True, help="Calibrate only: the data are not opened.")
 @click.option(
     "--out",
@@ -59,6 +60,7 @@ def test(
     toys: int,
     null: Path | None,
     level: float | None,
+    units: tuple[tuple[str, str], ...],
     blind: bool,
     out: Path,
     running: Running,
@@ -91,6 +93,7 @@ def test(
             toys=toys,
             null=path,
             level=level,
+            units=dict(units),
             seed=running.seed,
             command=("gofstream", *sys.argv[1:]),
             executor=executor,

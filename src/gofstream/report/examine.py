@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ def examine(
     *,
     title: str = "gofstream",
     carried: tuple[Table, Table] = ({}, {}),
+    units: Mapping[str, str] | None = None,
     level: float | None = None,
     provenance: Provenance | None = None,
 ) -> Record:
@@ -51,7 +52,13 @@ def examine(
     result : of the test of these data against this reference.
     data : the events of all batches together.
     carried : columns of data and of reference that were not fitted, to be shown beside the others.
+    units : of columns, where the reference does not say.
     level : p-value at or below which the data are called anomalous.
+
+    Raises
+    ------
+    ColumnError
+        If the reference lacks a carried column, or units are given for a column that is not there.
 
     Examples
     --------
@@ -79,7 +86,8 @@ def examine(
         reference.share * result.expected,
         aggregate(reference),
     )
-    units = dict(reference.units)
+    units = {**reference.units, **(units or {})}
+    check_units(units, seen.table)
     found = regions(seen, known, units)
     return Record(
         title=title,
@@ -111,6 +119,17 @@ def examine(
         storage=_storage(result, data),
         provenance=provenance,
     )
+
+
+def check_units(units: Iterable[str], shown: Iterable[str]) -> None:
+    """Refuse units of columns that are not shown."""
+    known = list(shown)
+    for name in units:
+        if name not in known:
+            raise ColumnError(
+                f"a unit is given for {name!r}, but no such column is shown; "
+                f"{nearest_names(name, known)}"
+            )
 
 
 def _table(sample: Sample) -> dict[str, NDArray[Any]]:
