@@ -62,6 +62,7 @@ def judge_events(
         pool=None if pool is None else pool.sample,
         rng=seed,
     )
+    null.parent.mkdir(parents=True, exist_ok=True)
     calibration = calibrate(planned.plan, toys, null, executor, progress=progress)
     result = calibration.test(planned.batches, rate=planned.rate)
     record = examine(

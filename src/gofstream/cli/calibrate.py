@@ -7,7 +7,14 @@ from pathlib import Path
 
 import click
 
-from gofstream.cli.options import Numbers, Reading, Running, with_reading, with_running
+from gofstream.cli.options import (
+    Counting,
+    Reading,
+    Running,
+    with_counting,
+    with_reading,
+    with_running,
+)
 from gofstream.errors import InputError
 from gofstream.inference.calibrate import calibrate as make_toys
 from gofstream.io import Events
@@ -18,15 +25,6 @@ from gofstream.toys.plan import ReferencePlan
 @click.command(epilog="Example: gofstream calibrate reference.parquet --expected 16000 --batches 8")
 @click.argument("reference")
 @click.option(
-    "--expected",
-    type=Numbers(),
-    required=True,
-    help="Events the nominal model predicts: in all, or for each batch.",
-)
-@click.option("--batches", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--pool", multiple=True, help="Further nominal events, for pseudo-experiments.")
-@click.option("--toys", type=click.IntRange(min=10), default=400, show_default=True)
-@click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
     default=Path("toys.null"),
@@ -35,38 +33,24 @@ from gofstream.toys.plan import ReferencePlan
 )
 @with_running
 @with_reading
+@with_counting
 def calibrate(
-    reference: str,
-    expected: tuple[float, ...],
-    batches: int,
-    pool: tuple[str, ...],
-    toys: int,
-    out: Path,
-    running: Running,
-    reading: Reading,
+    reference: str, out: Path, running: Running, reading: Reading, counting: Counting
 ) -> None:
     """Make the null distribution for data still to come.
 
     `gofstream test --null` with the same reference, expected counts, settings and seed uses it.
     """
-    make_null(reference, expected, batches, pool, toys, out, running, reading)
+    make_null(reference, out, running, reading, counting)
 
 
 def make_null(
-    reference: str,
-    expected: tuple[float, ...] | None,
-    batches: int,
-    pool: tuple[str, ...],
-    toys: int,
-    path: Path,
-    running: Running,
-    reading: Reading,
+    reference: str, path: Path, running: Running, reading: Reading, counting: Counting
 ) -> None:
     """Make toys without looking at data."""
-    if expected is None:
-        raise InputError("without data --expected must say how many events there will be")
-    _, plan = planned(reference, expected, batches, pool, running, reading)
+    _, plan = planned(reference, running, reading, counting)
     path.parent.mkdir(parents=True, exist_ok=True)
+    toys = counting.toys
     with running.workers() as executor, running.bar(f"{toys} toys") as progress:
         table = make_toys(plan, toys, path, executor, progress=progress).table
     if running.json:
@@ -75,23 +59,20 @@ def make_null(
 
 
 def planned(
-    reference: str,
-    expected: tuple[float, ...],
-    batches: int,
-    pool: tuple[str, ...],
-    running: Running,
-    reading: Reading,
+    reference: str, running: Running, reading: Reading, counting: Counting
 ) -> tuple[Events, ReferencePlan]:
     """Read the reference, and a pool if there is one, and plan toys."""
+    if counting.expected is None:
+        raise InputError("without data --expected must say how many events there will be")
     with running.bar("reading", "rows") as progress:
         known = reading.reference((reference,), progress)
+        pool = counting.pool
         further = reading.like(known, pool, "pool", progress) if pool else None
     plan = plan_null(
         known.sample,
-        expected[0] if len(expected) == 1 else expected,
-        batches=max(batches, len(expected)),
         settings=running.settings,
         pool=None if further is None else further.sample,
         rng=running.seed,
+        **counting.options,
     )
     return known, plan

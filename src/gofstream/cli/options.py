@@ -138,6 +138,27 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Counting:
+    """How many events are expected, in how many batches, and the toys to compare with."""
+
+    expected: tuple[float, ...] | None
+    batches: int
+    pool: tuple[str, ...]
+    toys: int
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `plan_test` and `plan_null` ask for: one number, or one for each batch."""
+        if self.expected is None:
+            return {"expected": None, "batches": self.batches}
+        one = len(self.expected) == 1
+        return {
+            "expected": self.expected[0] if one else self.expected,
+            "batches": max(self.batches, len(self.expected)),
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Running:
     """Where work is done, and what is shown of it."""
 
@@ -183,6 +204,35 @@ def with_reading(command: Command) -> Command:
         chosen = {name: values.pop(name) for name in Reading.__dataclass_fields__ if name in values}
         reading = Reading(**chosen, seed=running.seed, memory=running.settings.memory)
         return command(*args, running=running, reading=reading, **values)
+
+    return _with(options, wrapped)
+
+
+def with_counting(command: Command) -> Command:
+    """Add the options that say what is expected; the command gets one `Counting`."""
+    options = (
+        click.option(
+            "--expected",
+            type=Numbers(),
+            help="Events the nominal model predicts: in all, or for each batch.",
+        ),
+        click.option("--batches", type=click.IntRange(min=1), default=1, show_default=True),
+        click.option(
+            "--pool", multiple=True, help="Further nominal events, for pseudo-experiments."
+        ),
+        click.option(
+            "--toys",
+            type=click.IntRange(min=10),
+            default=400,
+            show_default=True,
+            help="Pseudo-experiments.",
+        ),
+    )
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **values: Any) -> Any:
+        chosen = {name: values.pop(name) for name in Counting.__dataclass_fields__}
+        return command(*args, counting=Counting(**chosen), **values)
 
     return _with(options, wrapped)
 

@@ -10,7 +10,15 @@ from pathlib import Path
 import click
 
 from gofstream.cli.calibrate import planned
-from gofstream.cli.options import Numbers, Reading, Running, with_reading, with_running
+from gofstream.cli.options import (
+    Counting,
+    Numbers,
+    Reading,
+    Running,
+    with_counting,
+    with_reading,
+    with_running,
+)
 from gofstream.errors import InputError
 from gofstream.inference.study import PowerStudy, power_study
 from gofstream.report.plots import plot_power
@@ -31,15 +39,6 @@ from gofstream.toys.sources import Pool
     required=True,
     help="Signal over nominal events; each rate gets its own toys.",
 )
-@click.option(
-    "--expected",
-    type=Numbers(),
-    required=True,
-    help="Events the nominal model predicts: in all, or for each batch.",
-)
-@click.option("--batches", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--pool", multiple=True, help="Further nominal events, for pseudo-experiments.")
-@click.option("--toys", type=click.IntRange(min=10), default=400, show_default=True)
 @click.option("--signal-toys", type=click.IntRange(min=10), default=100, show_default=True)
 @click.option(
     "--level",
@@ -57,19 +56,17 @@ from gofstream.toys.sources import Pool
 )
 @with_running
 @with_reading
+@with_counting
 def power(
     reference: str,
     signal: tuple[str, ...],
     rates: tuple[float, ...],
-    expected: tuple[float, ...],
-    batches: int,
-    pool: tuple[str, ...],
-    toys: int,
     signal_toys: int,
     level: float,
     out: Path,
     running: Running,
     reading: Reading,
+    counting: Counting,
 ) -> None:
     """Tell how often a signal would have been seen, by every strategy.
 
@@ -77,7 +74,7 @@ def power(
     """
     if not all(math.isfinite(rate) and rate > 0 for rate in rates):
         raise InputError(f"rates must be positive and finite, got {list(rates)}")
-    known, plan = planned(reference, expected, batches, pool, running, reading)
+    known, plan = planned(reference, running, reading, counting)
     with running.bar("reading", "rows") as progress:
         added = Pool(reading.like(known, signal, "signal", progress).sample)
     added.check(max(rates) * float(plan.expected.sum()))
@@ -86,7 +83,7 @@ def power(
             plan,
             added,
             rates,
-            toys=toys,
+            toys=counting.toys,
             signal_toys=signal_toys,
             folder=out,
             executor=executor,

@@ -24,7 +24,11 @@ def page() -> str:
     lines = HEAD.splitlines()
     for words, command in _commands(["gofstream"], cli):
         context = click.Context(
-            command, info_name=" ".join(words), terminal_width=WIDTH, max_content_width=WIDTH
+            command,
+            parent=click.Context(cli, **cli.context_settings),
+            info_name=" ".join(words),
+            terminal_width=WIDTH,
+            max_content_width=WIDTH,
         )
         lines += ["", f"## {' '.join(words)}", "", "```", command.get_help(context), "```"]
     return "\n".join(lines) + "\n"

@@ -9,7 +9,15 @@ import click
 
 from gofstream.analysis import judge_events
 from gofstream.cli.calibrate import make_null
-from gofstream.cli.options import Numbers, Reading, Running, Units, with_reading, with_running
+from gofstream.cli.options import (
+    Counting,
+    Reading,
+    Running,
+    Units,
+    with_counting,
+    with_reading,
+    with_running,
+)
 from gofstream.report.html import render
 from gofstream.report.record import Record, write_whole
 from gofstream.report.text import summary
@@ -20,16 +28,6 @@ from gofstream.report.text import summary
 )
 @click.argument("reference")
 @click.argument("data", nargs=-1, required=True)
-@click.option(
-    "--expected",
-    type=Numbers(),
-    help="Events the nominal model predicts: in all, or for each batch. Default: shape only.",
-)
-@click.option("--batches", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--pool", multiple=True, help="Further nominal events, for pseudo-experiments.")
-@click.option(
-    "--toys", type=click.IntRange(min=10), default=400, show_default=True, help="How many of them."
-)
 @click.option(
     "--null",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -51,13 +49,10 @@ from gofstream.report.text import summary
 )
 @with_running
 @with_reading
+@with_counting
 def test(
     reference: str,
     data: tuple[str, ...],
-    expected: tuple[float, ...] | None,
-    batches: int,
-    pool: tuple[str, ...],
-    toys: int,
     null: Path | None,
     level: float | None,
     units: tuple[tuple[str, str], ...],
@@ -65,32 +60,31 @@ def test(
     out: Path,
     running: Running,
     reading: Reading,
+    counting: Counting,
 ) -> None:
     """Test whether DATA follow REFERENCE, and write a report.
 
     Each may be one file or a pattern such as 'run*.root', quoted; DATA may be several. Without
-    --pool, part of a large reference is set aside for pseudo-experiments; with a small one, labels
-    of data and reference are permuted. Exit code: 0, or 1 for an anomaly at --level, or 2 for bad
-    input.
+    --expected only the shape is tested. Without --pool, part of a large reference is set aside for
+    pseudo-experiments; with a small one, labels of data and reference are permuted. Exit code: 0,
+    or 1 for an anomaly at --level, or 2 for bad input.
     """
     path = out / "toys.null" if null is None else null
     if blind:
-        make_null(reference, expected, batches, pool, toys, path, running, reading)
+        make_null(reference, path, running, reading, counting)
         return
     with running.bar("reading", "rows") as progress:
         known = reading.reference((reference,), progress)
         seen = reading.like(known, data, "data", progress)
+        pool = counting.pool
         further = reading.like(known, pool, "pool", progress) if pool else None
-    out.mkdir(parents=True, exist_ok=True)
-    with running.workers() as executor, running.bar(f"{toys} toys") as progress:
+    with running.workers() as executor, running.bar(f"{counting.toys} toys") as progress:
         record = judge_events(
             seen,
             known,
-            expected=expected if expected is None or len(expected) > 1 else expected[0],
-            batches=batches if expected is None else max(batches, len(expected)),
             settings=running.settings,
             pool=further,
-            toys=toys,
+            toys=counting.toys,
             null=path,
             level=level,
             units=dict(units),
@@ -98,7 +92,9 @@ def test(
             command=("gofstream", *sys.argv[1:]),
             executor=executor,
             progress=progress,
+            **counting.options,
         )
+    out.mkdir(parents=True, exist_ok=True)
     record.save(out / "result.json")
     write_whole(out / "report.html", render(record))
     _say(record, out, running)
