@@ -51,8 +51,10 @@ def power_panels(
         for axes in line[len(panels) :]:
             axes.set_visible(False)
         line[0].set_ylabel(f"{name}\npower" if name else "power")
-    for axes in grid[-1]:
-        axes.set_xlabel("level α")
+    for column in grid.T:
+        lowest = [axes for axes in column if axes.get_visible()][-1]
+        lowest.set_xlabel("level α")
+        lowest.tick_params(labelbottom=True)
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right upper", fontsize=9, frameon=False)
     return figure
