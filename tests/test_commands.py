@@ -429,6 +429,40 @@ def test_full_disk(typed: Typed, limit: int, left: list[str]) -> None:
     assert (code, err) == (0, "")
 
 
+def test_files_five_times_the_budget(tmp_path: Path) -> None:
+    """2 GB of Parquet files as a reference, in a budget of 400 MB and what Python itself takes."""
+    rng = np.random.default_rng(3)
+    part = rng.standard_normal((5, 6_250_000), dtype=np.float32)
+    for k in range(16):
+        # A little apart, so that no event stands in two files.
+        columns = {f"x{j}": column + np.float32(1e-5 * k) for j, column in enumerate(part)}
+        path = tmp_path / f"part{k:02d}.parquet"
+        pq.write_table(pa.table(columns), path, compression="none", use_dictionary=False)
+    assert sum(path.stat().st_size for path in tmp_path.glob("part*")) > 1.9e9
+    events = {f"x{j}": rng.normal(size=1000) for j in range(5)}
+    pq.write_table(pa.table(events), tmp_path / "data.parquet")
+    words = ["test", str(tmp_path / "part*.parquet"), str(tmp_path / "data.parquet")]
+    words += ["--rows", "100000", "--expected", "1000", "--memory", "400MB", *QUICK]
+    code = (
+        "import resource, sys; from gofstream.cli import main\ntry: main()\nfinally: "
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words, "--out", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) * 1024 < 400e6 + 300e6
+    found = Record.load(tmp_path / "out" / "result.json")
+    assert found.provenance is not None
+    read = [file for file in found.provenance.files if file.role == "reference"]
+    assert sum(file.rows for file in read) == 100_000_000
+    assert sum(file.kept for file in read) == 100_000
+
+
 def test_every_command_has_help_with_an_example(typed: Typed) -> None:
     """`--help` of each command ends in an example that names it."""
     code, out, _ = typed("--help")

@@ -25,7 +25,7 @@ from gofstream.settings import Settings, preset
 from gofstream.toys.sources import Injected, Pool, Replaced, Source, split_off_pool
 
 BATCHES = (1, 2, 4)
-QUICK, FULL = (400, 60), (300, 100)
+QUICK, FULL = (250, 40), (300, 100)
 #: Drell-Yan events of the full version.
 EVENTS = 1_000_000
 #: The quick version has so many times fewer expected events; fractions grow so that S/√B stays.
