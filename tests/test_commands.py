@@ -228,8 +228,10 @@ def test_report_and_inspect(typed: Typed) -> None:
     first = (folder / "report.html").read_bytes()
     for name in ("reference.parquet", "data.parquet"):
         (typed.folder / name).unlink()
-    code, _, err = typed("report", str(folder / "result.json"), "--out", "again.html")
-    assert (code, err) == (0, "")
+    words = ["report", str(folder / "result.json"), "--out", "again.html"]
+    assert typed(*words, "--quiet") == (0, "", "")
+    code, out, _ = typed(*words, "--json")
+    assert (code, json.loads(out)) == (0, {"report": "again.html"})
     assert (typed.folder / "again.html").read_bytes() == first
     code, out, _ = typed("inspect", str(folder / "result.json"))
     assert code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import click
@@ -19,7 +20,9 @@ from gofstream.report.record import Record, write_whole
     show_default=True,
     help="Where the page goes; its name ends in .html.",
 )
-def report(result: Path, out: Path) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print where it went as JSON.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
+def report(result: Path, out: Path, as_json: bool, quiet: bool) -> None:
     """Make the HTML report of a result file.
 
     RESULT is the result.json of a test. The report is one file that opens without a network.
@@ -30,4 +33,7 @@ def report(result: Path, out: Path) -> None:
     page = render(Record.load(result))
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, page)
-    click.echo(f"Report: {out}")
+    if as_json:
+        click.echo(json.dumps({"report": str(out)}))
+    elif not quiet:
+        click.echo(f"Report: {out}")
