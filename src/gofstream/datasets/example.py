@@ -103,6 +103,10 @@ def _with_mass(values: NDArray[np.floating], columns: tuple[str, ...]) -> dict[s
 EXAMPLES = {
     "expo1d": Example("1.2 % of a narrow peak at x = 4", _expo1d, 4000, 4),
     "dimuon5d": Example(
-        "1 % of a Z' at 300 GeV", _dimuon5d, 3000, 4, "--carry mll --set n_centres=1000"
+        "1 % of a Z' at 300 GeV",
+        _dimuon5d,
+        3000,
+        4,
+        "--carry mll --set 'widths=[2.5, 4.0]' --set n_centres=300 --toys 100",
     ),
 }
