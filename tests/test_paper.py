@@ -254,3 +254,4 @@ def test_a_gallery_shows_what_was_run(out: Path, tmp_path: Path) -> None:
     for link in re.findall(r"\]\((gallery/[^)]+)\)", text):
         assert (tmp_path / link).stat().st_size > 100
     assert "(gallery/schemes-strategies.png)" in text
+    assert re.search(r"\nNot run for this page: .*penalty", text)

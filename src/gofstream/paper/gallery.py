@@ -25,7 +25,7 @@ def page(results: Path, to: Path, commit: str) -> str:
     """Write the page, and copy what it shows."""
     to.mkdir(parents=True, exist_ok=True)
     parts = [
-        "# Gallery\n\nEvery experiment of the paper as `gofstream paper` made it here. Numbers are "
+        "# Gallery\n\nExperiments of the paper as `gofstream paper` made it here. Numbers are "
         "in the JSON beside each picture; [how to read the verdicts](paper.md).\n"
     ]
     for experiment in EXPERIMENTS.values():
@@ -39,6 +39,9 @@ def page(results: Path, to: Path, commit: str) -> str:
                 shutil.copy(picture, to)
             names = [f"{to.name}/{path.name}" for path in mine]
             parts.append(_section(experiment, record, names, commit))
+    missing = [name for name in EXPERIMENTS if not (results / f"{name}.json").exists()]
+    if missing:
+        parts.append(f"Not run for this page: {', '.join(missing)}.\n")
     text = "\n".join(parts)
     to.with_suffix(".md").write_text(text)
     return text
