@@ -96,10 +96,10 @@ def test_the_same_as_from_python(typed: Typed) -> None:
         n_resamples=19,
         rng=1,
     )
-    carried = tuple(
+    beside, known = (
         {"m": column(typed.folder / f"{n}.parquet", "m")[:, 0]} for n in ("data", "reference")
     )
-    again = examine(result, data, reference, carried=carried, title=found.title)  # type: ignore[arg-type]
+    again = examine(result, data, reference, carried=(beside, known), title=found.title)
     assert again == found.model_copy(update={"provenance": None})
     assert (typed.folder / "gofstream-test" / "report.html").stat().st_size > 10_000
 
@@ -187,7 +187,7 @@ def test_options_from_a_file(typed: Typed) -> None:
     (typed.folder / "study.toml").write_text(
         'units = { a = "GeV" }\ncolumns = ["a", "b"]\nexpected = 150\n'
         "toys = 19\nbatches = 2\nquiet = true\n"
-        "[settings]\nwidths = [0.5, 1.5]\nn_centres = 30\n"
+        "[settings]\nwidths = [0.5, 1.5]\nn_centres = 30\nmemory = 3000000000\n"
     )
     code, _, err = typed(
         "test", "reference.parquet", "data.parquet", "--config", "study.toml", "--batches", "3",
@@ -200,16 +200,18 @@ def test_options_from_a_file(typed: Typed) -> None:
     assert [column.unit for column in found.columns] == ["GeV", ""]
     assert found.provenance is not None
     assert found.provenance.settings["n_centres"] == 25
+    assert found.provenance.settings["memory"] == 3_000_000_000
     assert found.provenance.settings["widths"] == [0.5, 1.5]
 
 
 def test_power(typed: Typed) -> None:
     """More signal, more power; no data are opened; numbers and a picture are written."""
-    code, out, err = typed(
+    words = [
         "power", "reference.parquet", "--signal", "signal.parquet", "--rates", "0.01,0.15",
         "--expected", "150", "--columns", "a,b", "--signal-toys", "20", "--level", "0.2", "--json",
         *QUICK,
-    )  # fmt: skip
+    ]  # fmt: skip
+    code, out, err = typed(*words)
     assert (code, err) == (0, "")
     found = json.loads(out)
     curve = found["power"]["all"]
@@ -217,6 +219,11 @@ def test_power(typed: Typed) -> None:
     assert curve[0]["low"] <= curve[0]["value"] <= curve[0]["high"]
     assert json.loads((typed.folder / "gofstream-power" / "power.json").read_text()) == found
     assert (typed.folder / "gofstream-power" / "power.png").stat().st_size > 10_000
+    # Another signal under the same name gets toys of its own, in the same folder.
+    (typed.folder / "pool.parquet").rename(typed.folder / "signal.parquet")
+    assert typed(*words)[0] == 0
+    nothing = json.loads((typed.folder / "gofstream-power" / "power.json").read_text())
+    assert nothing["power"]["all"][1]["value"] < curve[1]["value"] - 0.3
 
 
 def test_report_and_inspect(typed: Typed) -> None:

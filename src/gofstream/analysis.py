@@ -1,4 +1,4 @@
-"""Files in, verdict out: what the commands `calibrate`, `test` and `power` do."""
+"""Files in, verdict out: what `gofstream test` does with what it read."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from gofstream.cli.data import as_json
 from gofstream.errors import FormatError
 from gofstream.inference.null import describe_null
 from gofstream.ratio.model import LogRatio
@@ -19,8 +20,8 @@ _SQLITE = b"SQLite format 3\0"
 
 @click.command(epilog="Example: gofstream inspect gofstream-test/result.json --validate")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--validate", is_flag=True, help="Only check that the file is whole and follows.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@click.option("--validate", is_flag=True, help="Only check that the file is whole and valid.")
+@as_json
 def inspect(file: Path, validate: bool, as_json: bool) -> None:
     """Tell what is in a result, a null file or a model."""
     with file.open("rb") as opened:

@@ -256,7 +256,7 @@ def with_running(command: Command) -> Command:
             metavar="KEY=VALUE",
             help="A setting, as in TOML: --set widths=[0.3,1.0]",
         ),
-        click.option("--memory", type=Size(), default="4GB", show_default=True),
+        click.option("--memory", type=Size(), help="Budget; default: that of the settings, 4 GiB."),
         click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True),
         click.option("--threads", type=click.IntRange(min=1), help="Default: all cores."),
         click.option(
@@ -268,11 +268,12 @@ def with_running(command: Command) -> Command:
 
     @functools.wraps(command)
     def wrapped(
-        *args: Any, base: str | None, changes: tuple[str, ...], memory: int, **values: Any
+        *args: Any, base: str | None, changes: tuple[str, ...], memory: int | None, **values: Any
     ) -> Any:
         from_file = click.get_current_context().meta.get("gofstream.settings", {})
         start = preset(base).settings if base else Settings()
-        settings = start.changed(**(from_file | _changes(changes) | {"memory": memory}))
+        flag = {} if memory is None else {"memory": memory}
+        settings = start.changed(**(from_file | _changes(changes) | flag))
         shared = {name: values.pop(name) for name in ("seed", "threads", "dask", "json", "quiet")}
         return command(*args, running=Running(settings=settings, **shared), **values)
 

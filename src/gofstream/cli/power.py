@@ -85,7 +85,8 @@ def power(
             rates,
             toys=counting.toys,
             signal_toys=signal_toys,
-            folder=out,
+            # Toys know their reference by its digest, but not their signal.
+            folder=out / f"toys-{added.sample.digest()[:8]}",
             executor=executor,
             progress=progress,
         )
