@@ -409,13 +409,21 @@ def test_bad_input(bad_files: Typed) -> None:
     assert not failures, "\n".join(failures)
 
 
-@pytest.mark.parametrize(("limit", "left"), [(20_000, []), (100_000, ["result.json", "toys.null"])])
-def test_full_disk(typed: Typed, limit: int, left: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("limit", "message", "left"),
+    [
+        (20_000, "cannot be used as a null file", []),
+        (24_600, "stopped with", []),
+        (100_000, "report.html cannot be written", ["result.json", "toys.null"]),
+    ],
+)
+def test_full_disk(typed: Typed, limit: int, message: str, left: list[str]) -> None:
     """Where toys, or the report, find no room: exit code 2, one message, no part of a file.
 
     A process that may write no file beyond so many bytes stands for the disk.
     """
     words = ["test", "reference.parquet", "data.parquet", "--columns", "a,b", *QUICK]
+    words += ["--toys", "200"]
     done = subprocess.run(
         [str(Path(sys.executable).parent / "gofstream"), *words],
         capture_output=True,
@@ -427,6 +435,7 @@ def test_full_disk(typed: Typed, limit: int, left: list[str]) -> None:
     )
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     found = sorted(path.name for path in (typed.folder / "gofstream-test").iterdir())
     if left:

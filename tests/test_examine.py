@@ -160,7 +160,7 @@ def test_region_by_trying_every_threshold(sign: int) -> None:
     floor = max(region.expected, weights.max())
     reached = 2 * (region.observed * np.log(region.observed / floor) - (region.observed - floor))
     assert 0.98 * best <= reached <= best * (1 + 1e-9)
-    assert region.kind == ("excess" if region.observed > region.expected else "deficit")
+    assert region.kind == ("excess" if sign > 0 else "deficit")
     kind = 1 if region.kind == "excess" else -1
     bound = kind * np.log(region.ratio) - 1e-9
     assert region.observed == np.count_nonzero(kind * data.f >= bound)
@@ -170,6 +170,7 @@ def test_region_by_trying_every_threshold(sign: int) -> None:
     assert [each.column for each in region.ranges] == ["y", "x"]
     assert region.ranges[1].unit == "GeV"
     shown = data.table["y"][kind * data.f >= bound] if kind > 0 else reference.table["y"][inside]
+    assert region.ranges[0].median in shown
     assert shown.min() <= region.ranges[0].low <= region.ranges[0].quarter
     assert region.ranges[0].quarter <= region.ranges[0].median <= region.ranges[0].three_quarters
     assert region.ranges[0].three_quarters <= region.ranges[0].high <= shown.max()

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from gofstream.ratio.centres import uncovered
 from gofstream.ratio.features import Features, prepare
 from gofstream.ratio.labels import Labels
+from gofstream.ratio.objective import Block, Rows
 from gofstream.ratio.solver import fit
 from gofstream.sample import Sample
 from gofstream.settings import Settings
@@ -68,6 +69,25 @@ def test_as_if_each_had_its_own_reference(
         np.testing.assert_allclose(
             t[k], growing_statistics(own, alone, expected)[0], rtol=tolerance, atol=tolerance
         )
+
+
+def test_the_bound_is_certain_at_its_slack() -> None:
+    """Curvature of J_R at f = 0: above that of all rows in some direction, never beyond the slack.
+
+    The reference is all at one side, so along the function that sees that side it is the steeper.
+    """
+    events = np.random.default_rng(6).normal(size=(400, 1))
+    features = features_of(events, events, 300.0, "float64")
+    order = np.argsort(events[:, 0])
+    labels = Labels.deal(features, np.zeros(400, dtype=bool), [[order[:300]]])
+    block = Block(features, Rows.taken(features, labels.data), np.array([300.0]), labels)
+    who = np.array([0])
+    alpha, beta = block.quadratic(np.ones(1), who)
+    ratios = []
+    for p in np.eye(features.rank):
+        exact = float(p @ block.reference_curvature(p[:, None], who)[:, 0])
+        ratios.append(exact / float(p @ (alpha * p + beta * (block.s @ p))))
+    assert 1.2 < max(ratios) <= block.slack == 4
 
 
 def test_memory_of_a_block_is_bounded_as_stated() -> None:

@@ -380,5 +380,8 @@ def write_whole(path: Path, text: str) -> None:
     try:
         partial.write_text(text, encoding="utf-8")
         os.replace(partial, path)
+    except OSError as error:
+        why = f"{path} cannot be written ({error.strerror}); make room, or give another place"
+        raise OSError(why) from error
     finally:
         partial.unlink(missing_ok=True)
