@@ -241,11 +241,11 @@ def test_times_are_printed_beside_the_paper(tmp_path: Path) -> None:
     assert claim["low"] <= claim["value"] <= claim["high"]
 
 
-def test_a_gallery_shows_what_was_run(out: Path, tmp_path: Path) -> None:
+def test_a_gallery_shows_what_was_run(tmp_path: Path) -> None:
     """Pictures and numbers are copied; each section has its verdicts and its command."""
-    run("schemes", out)
-    run("storage", out)
-    text = page(out, tmp_path / "gallery", "abc1234")
+    run("schemes", tmp_path / "results")
+    run("storage", tmp_path / "results")
+    text = page(tmp_path / "results", tmp_path / "gallery", "abc1234")
     assert "commit abc1234" in text
     assert (tmp_path / "gallery.md").read_text() == text
     assert "## storage\n" in text
