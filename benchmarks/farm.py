@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.machine import emit, seconds
+from benchmarks.machine import emit, gemm_scaling, seconds
 from gofstream.datasets import expo1d
 from gofstream.execution import dask_workers, thread_workers
 from gofstream.inference.null import NullFile
@@ -21,9 +21,10 @@ from gofstream.toys.farm import run as run_farm
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator, toy_rng
 
-#: Blocks of each width that are timed: enough for the last ones, when a worker idles, to matter
-#: little.
+#: Blocks of each width that are timed on one thread.
 BLOCKS = 16
+#: And on several: enough for the last ones, when a worker idles, to matter little.
+SHARED_BLOCKS = 40
 #: Toys of a whole run.
 RUN_TOYS = 160
 
@@ -37,16 +38,27 @@ def run() -> None:
     learner = Learner.prepare(reference, study.settings, expected=expected[0], rng=rng)
     plan = ReferencePlan(learner, Simulator(expo1d.reference), "simulator", expected, seed=1)
     whole, alone, one, two = 0.0, 0.0, 0.0, 0.0
+    machine: list[float] = []
     for width in learner.widths:
         features = learner.features(width)
         alone += BLOCKS * _fits_alone(plan, features)
         whole += _all_of_it(plan, features)
         # In turns, since the speed of a machine drifts.
-        pairs = [[_with_threads(plan, features, count) for count in (1, 2)] for _ in range(3)]
+        pairs = []
+        for _ in range(3):
+            machine.append(gemm_scaling())
+            pairs.append([_with_threads(plan, features, count) for count in (1, 2)])
         one += min(pair[0] for pair in pairs)
         two += min(pair[1] for pair in pairs)
     emit("farm.overhead", whole / alone, "times the fits alone", blocks=BLOCKS)
-    emit("farm.scaling", one / two, "times faster with two threads", blocks=BLOCKS)
+    emit("farm.scaling", one / two, "times faster with two threads", blocks=SHARED_BLOCKS)
+    emit(
+        "machine.scaling",
+        float(np.median(machine)),
+        "times faster with two threads: plain products in between, 2 if the machine is quiet",
+        least=round(min(machine), 2),
+        most=round(max(machine), 2),
+    )
     with thread_workers(2) as threads, dask_workers("local", 2) as dask:
         times = [[_whole_run(plan, executor) for executor in (threads, dask)] for _ in range(2)]
     emit(
@@ -90,7 +102,8 @@ def _with_threads(plan: ReferencePlan, features: Features, threads: int) -> floa
 
         def work() -> None:
             futures = [
-                executor.submit(plan.block, features, features.width, b) for b in range(BLOCKS)
+                executor.submit(plan.block, features, features.width, block)
+                for block in range(SHARED_BLOCKS)
             ]
             for future in futures:
                 future.result()

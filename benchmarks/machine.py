@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,18 @@ def gemm_peak() -> float:
     """Multiply-add rate of a large float32 matrix product, in flop/s."""
     a = np.random.default_rng(0).random((2048, 2048), dtype=np.float32)
     return 2 * 2048**3 / seconds(lambda: a @ a, 5)
+
+
+def gemm_scaling() -> float:
+    """How much faster two threads multiply matrices that stay in cache than one does."""
+    a = np.random.default_rng(0).random((256, 256), dtype=np.float32)
+
+    def work(_: int = 0) -> None:
+        for _ in range(1000):
+            a @ a
+
+    with ThreadPoolExecutor(2) as two:
+        return 2 * seconds(work, 1) / seconds(lambda: list(two.map(work, range(2))), 1)
 
 
 def gemv_bandwidth() -> float:

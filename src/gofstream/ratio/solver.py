@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -66,7 +66,7 @@ class Fit:
 def fit_bytes(features: Features, sizes: Sequence[int]) -> int:
     """Memory a block of fits takes beyond the features: the kernel rows of its data."""
     rows = PADDING * sum(sizes) + len(sizes)
-    history = features.rank * len(sizes) * (2 * DEPTH + 12)
+    history = features.rank * len(sizes) * (2 * DEPTH + 18)
     temporaries = 4 * CHUNK_VALUES + 3 * max(DATA_VALUES, 256 * features.rank)
     return 8 * (int(rows * (features.rank + 8)) + history + temporaries)
 
@@ -146,53 +146,94 @@ def _one_step(block: Block, uncovered: Indices) -> Fit:
     )
 
 
-@dataclass(slots=True)
-class _Path:
-    """Where one fit is: its point, what is known there, and its recent steps.
+class _Paths:
+    """Where each fit of a block is: its point, what is known there, and its recent steps.
 
-    ``scale`` times C is the curvature of the bound it minimises; at ``most`` that bound is true.
+    ``scale`` times C is the curvature of the bound that a fit minimises; at ``most`` that bound is
+    true. A ``target``, the minimum of the bound, is ``known`` until the fit moves on. All fits are
+    kept in arrays, since a thread that loops over them keeps the others from the interpreter.
     """
 
-    z: Floats
-    slope: Floats
-    gradient: Floats
-    best: float
-    most: float
-    scale: float = 1.0
-    floor: float = 0.0
-    plain: bool = True
-    target: Floats | None = None
-    points: list[Floats] = field(default_factory=list)
-    moves: list[Floats] = field(default_factory=list)
+    def __init__(self, z: Floats, slope: Floats, gradient: Floats, most: float) -> None:
+        rank, count = z.shape
+        self.z, self.slope, self.gradient, self.most = z, slope.copy(), gradient.copy(), most
+        self.best = np.linalg.norm(gradient, axis=0)
+        self.scale, self.floor = np.ones(count), np.zeros(count)
+        self.target, self.known = np.empty_like(z), np.zeros(count, dtype=bool)
+        self.plain = np.ones(count, dtype=bool)
+        # The latest step of each fit stands last.
+        self.points, self.moves = (np.zeros((count, DEPTH + 1, rank)) for _ in range(2))
+        self.steps = np.zeros(count, dtype=np.int64)
 
-    def remember(self) -> None:
+    def find_targets(self, block: Block, values: list[Any], live: Indices) -> None:
+        """Minimise the bound for those fits that stand at a new point."""
+        need = live[~self.known[live]]
+        for start in range(0, len(need), block.group):
+            now = need[start : start + block.group]
+            first, stop = int(now[0]), int(now[-1]) + 1
+            self.target[:, now] = block.between(first, stop).minimise_bound(
+                np.take(self.z, now, axis=1),
+                block.data.cut(values, first, stop),
+                np.take(self.slope, now, axis=1),
+                np.take(self.gradient, now, axis=1),
+                self.scale[now],
+                now - first,
+            )
+        self.known[need] = True
+
+    def propose(self, live: Indices, *, first: bool) -> Floats:
+        """Next points to try: the minima of the bounds, mixed with what recent steps taught."""
+        trial = np.take(self.target, live, axis=1)
+        if not first:  # the long step from f = 0 tells nothing about the ones to come
+            self._remember(live, trial)
+        steps = self.steps[live]
+        self.plain[live] = steps <= 1
+        for count in set(steps[steps > 1].tolist()):
+            which = np.flatnonzero(steps == count)
+            moves = self.moves[live[which], -count:]
+            points = self.points[live[which], -count:]
+            differences = np.diff(moves, axis=1)
+            mixing = moves[:, -1:] @ np.linalg.pinv(differences, rcond=1e-8)
+            mixed = mixing @ (np.diff(points, axis=1) + differences)
+            trial[:, which] -= mixed[:, 0].T
+        return trial
+
+    def _remember(self, live: Indices, target: Floats) -> None:
         """Keep this step among the recent ones."""
-        assert self.target is not None
-        self.points = [*self.points, self.z][-DEPTH - 1 :]
-        self.moves = [*self.moves, self.target - self.z][-DEPTH - 1 :]
+        here = np.take(self.z, live, axis=1)
+        for kept, latest in ((self.points, here), (self.moves, target - here)):
+            kept[live, :-1] = kept[live, 1:]
+            kept[live, -1] = latest.T
+        self.steps[live] = np.minimum(self.steps[live] + 1, DEPTH + 1)
 
     def accept(
-        self, z: Floats, slope: Floats, gradient: Floats, norm: float, curvature: float
+        self,
+        who: Indices,
+        z: Floats,
+        slope: Floats,
+        gradient: Floats,
+        norm: Floats,
+        curvature: Floats,
     ) -> None:
-        self.z, self.slope, self.gradient = z, slope, gradient
-        self.target = None
-        self.best = min(norm, self.best)
+        """Move on to a new point."""
+        self.z[:, who], self.slope[:, who], self.gradient[:, who] = z, slope, gradient
+        self.known[who] = False
+        self.best[who] = np.minimum(norm, self.best[who])
         # The mean of 4σ(1-σ) is far below one only when the whole rate is off, and then the bound
         # with C would be far too careful.
-        scale = max(1.0 if curvature > 0.5 else max(curvature, 1e-6), self.floor)
-        if abs(math.log(scale / self.scale)) > 0.7:
-            self.scale = scale
-            self.forget()
+        scale = np.where(curvature > 0.5, 1.0, np.maximum(curvature, 1e-6))
+        scale = np.maximum(scale, self.floor[who])
+        other = np.abs(np.log(scale / self.scale[who])) > 0.7
+        self.scale[who[other]] = scale[other]
+        self.steps[who[other]] = 0
 
-    def reject(self) -> None:
+    def reject(self, who: Indices) -> None:
         """Fall back: first to the plain minimum of the bound, then towards the true bound."""
-        if self.plain:
-            self.scale, self.target = min(self.most, 4 * self.scale), None
-            self.floor = self.scale / 2
-        self.forget()
-
-    def forget(self) -> None:
-        self.points, self.moves = [], []
+        plain = who[self.plain[who]]
+        self.scale[plain] = np.minimum(self.most, 4 * self.scale[plain])
+        self.floor[plain] = self.scale[plain] / 2
+        self.known[plain] = False
+        self.steps[who] = 0
 
 
 def _minimise(block: Block, uncovered: Indices, tolerance: float, max_passes: int) -> Fit:
@@ -200,18 +241,14 @@ def _minimise(block: Block, uncovered: Indices, tolerance: float, max_passes: in
     z = np.zeros((block.features.rank, len(block)))
     values = block.data_values(z, everyone)
     slope = block.mean * (block.expected / 2)
-    gradient = block.data_gradient(z, values, everyone) + slope
-    at_zero = np.linalg.norm(gradient, axis=0)
+    paths = _Paths(z, slope, block.data_gradient(z, values, everyone) + slope, block.slack)
+    at_zero = paths.best.copy()
     # Relative to the gradient at f = 0, but no looser for data that are wildly off than for data
     # that follow the reference (whose gradient is about √r), and no finer than rounding allows.
     ordinary = math.sqrt(block.features.rank)
     goal = tolerance * np.clip(at_zero, 0.1 * ordinary, 3 * ordinary)
-    paths = [
-        _Path(z[:, i], slope[:, i], gradient[:, i], float(at_zero[i]), block.slack)
-        for i in everyone
-    ]
     out = Fit(
-        z=z.copy(),
+        z=paths.z,
         t=np.zeros(len(block)),
         converged=at_zero <= 0.1 * goal,
         gradient_norm=at_zero,
@@ -225,8 +262,8 @@ def _minimise(block: Block, uncovered: Indices, tolerance: float, max_passes: in
     for index in range(max_passes):
         if not len(live):
             break
-        _find_targets(block, paths, values, live)
-        trial = _propose([paths[i] for i in live], first=index == 0)
+        paths.find_targets(block, values, live)
+        trial = paths.propose(live, first=index == 0)
         slope, excess, curvature = block.reference_pass(trial, live)
         tried = block.data_values(trial, live)
         gradient = block.data_gradient(trial, tried, live) + slope
@@ -234,59 +271,20 @@ def _minimise(block: Block, uncovered: Indices, tolerance: float, max_passes: in
         t = 2 * (block.data.totals(tried)[live] - block.expected[live] * excess)
         # By convexity J(new) ≤ J(old) when the slope at the new point still points forward. The
         # minimum of the true bound always passes; a clearly smaller gradient will do too.
-        moved = trial - np.stack([paths[i].z for i in live], axis=1)
+        moved = trial - np.take(paths.z, live, axis=1)
         downhill = np.sum(gradient * moved, axis=0) <= 0
+        certain = paths.plain[live] & (paths.scale[live] == paths.most)
+        good = certain | downhill | (norm <= 0.9 * paths.best[live])
+        who = live[good]
+        paths.accept(
+            who, trial[:, good], slope[:, good], gradient[:, good], norm[good], curvature[good]
+        )
+        paths.reject(live[~good])
+        out.t[who], out.gradient_norm[who], out.excess[who] = t[good], norm[good], excess[good]
+        out.passes[live] += 1
+        out.converged[live] = out.gradient_norm[live] <= goal[live]
         accepted = np.zeros(len(block), dtype=bool)
-        for k, i in enumerate(live):
-            path = paths[i]
-            out.passes[i] += 1
-            certain = path.plain and path.scale == path.most
-            if certain or downhill[k] or norm[k] <= 0.9 * path.best:
-                accepted[i] = True
-                path.accept(
-                    trial[:, k], slope[:, k], gradient[:, k], float(norm[k]), float(curvature[k])
-                )
-                out.z[:, i], out.t[i], out.gradient_norm[i] = trial[:, k], t[k], norm[k]
-                out.excess[i] = excess[k]
-            else:
-                path.reject()
-            out.converged[i] = out.gradient_norm[i] <= goal[i]
+        accepted[who] = True
         values = block.data.chosen(tried, values, accepted)
         live = live[~out.converged[live]]
     return out
-
-
-def _find_targets(block: Block, paths: list[_Path], values: list[Any], live: Indices) -> None:
-    """Minimise the bound for those paths that stand at a new point."""
-    need = np.array([i for i in live if paths[i].target is None], dtype=np.int64)
-    for start in range(0, len(need), block.group):
-        now = need[start : start + block.group]
-        first, stop = int(now[0]), int(now[-1]) + 1
-        target = block.between(first, stop).minimise_bound(
-            np.stack([paths[i].z for i in now], axis=1),
-            block.data.cut(values, first, stop),
-            np.stack([paths[i].slope for i in now], axis=1),
-            np.stack([paths[i].gradient for i in now], axis=1),
-            np.array([paths[i].scale for i in now]),
-            now - first,
-        )
-        for k, i in enumerate(now):
-            paths[i].target = target[:, k]
-
-
-def _propose(paths: list[_Path], first: bool) -> Floats:
-    """Next points to try: the minima of the bounds, mixed with what recent steps taught."""
-    trial = np.stack([path.target for path in paths if path.target is not None], axis=1)
-    for path in paths:
-        if not first:  # the long step from f = 0 tells nothing about the ones to come
-            path.remember()
-        path.plain = len(path.moves) <= 1
-    for count in {len(path.moves) for path in paths if not path.plain}:
-        which = [k for k, path in enumerate(paths) if len(path.moves) == count]
-        moves = np.array([paths[k].moves for k in which])
-        points = np.array([paths[k].points for k in which])
-        differences = np.diff(moves, axis=1)
-        mixing = moves[:, -1:] @ np.linalg.pinv(differences, rcond=1e-8)
-        mixed = mixing @ (np.diff(points, axis=1) + differences)
-        trial[:, which] -= mixed[:, 0].T
-    return trial
