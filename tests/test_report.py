@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from hist import Hist, axis, storage
 from matplotlib import rcParams
 from scipy import stats
 from tests.records import cases, dimuon, line, wide
@@ -309,6 +310,21 @@ def test_pictures_for_python() -> None:
         line().plot_pair()
     with pytest.raises(InputError, match="nearest: 'single'"):
         record.plot_null("singel")
+
+
+def test_histograms_of_others_are_drawn_on_top() -> None:
+    """As they are, with bins of their own; one of two axes is refused."""
+    record = dimuon()
+    mine = Hist(axis.Regular(5, 60, 160, name="mass"), storage=storage.Double())
+    mine[...] = [1.0, 50.0, 300.0, 20.0, 2.0]
+    top = record.plot_column("mll", {"$Z$ only": mine}).axes[0]
+    drawn = {patch.get_label(): patch for patch in top.patches}["$Z$ only"]
+    values, edges, _ = drawn.get_data()
+    assert values.tolist() == mine.values().tolist()
+    assert edges.tolist() == mine.axes[0].edges.tolist()
+    flat = Hist(axis.Regular(2, 0, 1), axis.Regular(2, 0, 1))
+    with pytest.raises(InputError, match="'two' has 2 axes"):
+        record.plot_column("mll", {"two": flat})
 
 
 def test_a_column_with_nothing_in_it_is_drawn() -> None:

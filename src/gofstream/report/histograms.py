@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import cycle
+from types import MappingProxyType
 from typing import Any, Literal
 
 import mplhep
@@ -15,9 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from scipy import stats
+from uhi.typing.plottable import PlottableHistogram
 
 from gofstream.errors import InputError
-from gofstream.report.plots import BLACK, GREEN, ORANGE, SKY
+from gofstream.report.plots import BLACK, BLUE, GREEN, ORANGE, SKY
 from gofstream.report.record import Column, Pair, Record
 from gofstream.report.style import ACROSS, look, minor_ticks, name_decades, plain
 
@@ -27,6 +31,8 @@ Floats = NDArray[np.float64]
 TAIL = float(stats.norm.sf(1))
 #: Counts that span more than this want a logarithmic axis.
 DECADES = 100.0
+#: Lines of histograms that are drawn on top.
+OVERLAY = ((ORANGE, "--"), (BLUE, "--"), (ORANGE, ":"), (BLUE, ":"))
 #: Highest ratio, and largest pull, that an axis makes room for.
 HIGHEST_RATIO, LARGEST_PULL = 4.0, 8.0
 
@@ -53,14 +59,22 @@ def poisson_errors(counts: Floats) -> Floats:
     return np.stack([counts - low, high - counts])
 
 
-def column_figure(column: Column) -> Figure:
-    """Draw events per bin, and below them the ratio to the reference."""
+def column_figure(
+    column: Column, overlay: Mapping[str, PlottableHistogram] = MappingProxyType({})
+) -> Figure:
+    """Draw events per bin, with histograms of others on top, and below the ratio to the reference.
+
+    Raises
+    ------
+    InputError
+        If a histogram on top has more than one axis.
+    """
     with look():
         figure = Figure(figsize=(ACROSS, 3.7))
         # The same margins in every figure, so that columns beside each other line up.
         grid = {"left": 0.165, "right": 0.975, "bottom": 0.125, "top": 0.975, "hspace": 0.06}
         top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.1, 1), gridspec_kw=grid)
-        _draw_events(top, column)
+        _draw_events(top, column, overlay)
         _draw_ratio(bottom, column)
         bottom.set_xlim(column.edges[0], column.edges[-1])
         bottom.set_xlabel(plain(column.label), parse_math=False)
@@ -68,7 +82,7 @@ def column_figure(column: Column) -> Figure:
     return figure
 
 
-def _draw_events(axes: Axes, column: Column) -> None:
+def _draw_events(axes: Axes, column: Column, overlay: Mapping[str, PlottableHistogram]) -> None:
     data, reference = np.asarray(column.data, dtype=float), np.asarray(column.reference)
     error = np.asarray(column.reference_error)
     mplhep.histplot(
@@ -85,8 +99,19 @@ def _draw_events(axes: Axes, column: Column) -> None:
         label="its uncertainty",
     )
     axes.stairs(column.learnt, column.edges, color=GREEN, lw=1.8, label="reference × exp F")
-    _draw_points(axes, column, data, poisson_errors(data), data > 0, label="data")
     highest = max(float(data.max()), float(reference.max()), *column.learnt, 1.0)
+    for (name, histogram), (color, style) in zip(overlay.items(), cycle(OVERLAY), strict=False):
+        if len(histogram.axes) != 1:
+            raise InputError(
+                f"the histogram {name!r} has {len(histogram.axes)} axes, but a column has one; "
+                "project it"
+            )
+        only = histogram.axes[0]
+        bins = np.asarray([only[k] for k in range(len(only))], dtype=float)
+        edges = [*bins[:, 0], bins[-1, 1]]
+        axes.stairs(histogram.values(), edges, lw=1.6, color=color, ls=style, label=plain(name))
+        highest = max(highest, float(np.max(histogram.values())))
+    _draw_points(axes, column, data, poisson_errors(data), data > 0, label="data")
     filled = reference[reference > 0]
     if len(filled) and highest > DECADES * filled.min():
         axes.set_yscale("log")
@@ -97,7 +122,9 @@ def _draw_events(axes: Axes, column: Column) -> None:
     else:
         axes.set_ylim(0, 1.5 * highest)
     axes.set_ylabel("events per bin")
-    axes.legend(ncols=2, loc="upper right", columnspacing=1.2, borderaxespad=0.2)
+    legend = axes.legend(ncols=2, loc="upper right", columnspacing=1.2, borderaxespad=0.2)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
     minor_ticks(axes)
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -20,6 +21,7 @@ from gofstream.errors import ColumnError, FormatError, nearest_names
 if TYPE_CHECKING:
     from hist import Hist
     from matplotlib.figure import Figure
+    from uhi.typing.plottable import PlottableHistogram
 
 FORMAT: Final = "gofstream.result"
 VERSION: Final = 1
@@ -322,11 +324,20 @@ class Record(Part):
 
         return null_figure(self, strategy)
 
-    def plot_column(self, name: str) -> Figure:
-        """Draw data, reference and learnt reference along one column, and their ratio."""
+    def plot_column(
+        self, name: str, overlay: Mapping[str, PlottableHistogram] = MappingProxyType({})
+    ) -> Figure:
+        """Draw data, reference and learnt reference along one column, and their ratio.
+
+        Parameters
+        ----------
+        name : of the column.
+        overlay : histograms of your own to draw on top, by what to call them: `hist.Hist`, or
+            anything else that follows UHI. Their bins may differ; counts are drawn as they are.
+        """
         from gofstream.report.histograms import column_figure
 
-        return column_figure(self.column(name))
+        return column_figure(self.column(name), overlay)
 
     def plot_pair(self, view: Literal["data", "pull"] = "pull") -> Figure:
         """Draw the pair of columns in which data and reference differ most."""
