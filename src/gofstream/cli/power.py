@@ -20,9 +20,9 @@ from gofstream.cli.options import (
     with_running,
 )
 from gofstream.errors import InputError
+from gofstream.files import write_whole
 from gofstream.inference.study import PowerStudy, power_study
 from gofstream.report.plots import plot_power
-from gofstream.report.record import write_whole
 from gofstream.statistics import STATISTICS
 from gofstream.toys.sources import Pool
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
+from gofstream.files import write_whole
 from gofstream.report.html import render
-from gofstream.report.record import Record, write_whole
+from gofstream.report.record import Record
 
 
 @click.command(epilog="Example: gofstream report result.json --out report.html")

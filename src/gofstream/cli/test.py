@@ -18,8 +18,9 @@ from gofstream.cli.options import (
     with_reading,
     with_running,
 )
+from gofstream.files import write_whole
 from gofstream.report.html import render
-from gofstream.report.record import Record, write_whole
+from gofstream.report.record import Record
 from gofstream.report.text import summary
 
 

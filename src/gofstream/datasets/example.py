@@ -13,6 +13,7 @@ from gofstream.datasets import expo1d
 from gofstream.datasets.dimuon5d import files as dimuon5d
 from gofstream.datasets.storage import write_columns
 from gofstream.errors import missing_extra
+from gofstream.files import whole
 
 Floats = NDArray[np.float64]
 
@@ -69,7 +70,7 @@ def _write_root(path: Path, columns: dict[str, Floats]) -> None:
         import uproot
     except ImportError as error:
         raise missing_extra("uproot", "root") from error
-    with uproot.recreate(path) as file:
+    with whole(path) as partial, uproot.recreate(partial) as file:
         tree = file.mktree(TREE, {name: column.dtype for name, column in columns.items()})
         tree.extend(columns)
 

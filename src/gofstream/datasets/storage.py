@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gofstream.errors import ColumnError, InputError, missing_extra, nearest_names
+from gofstream.files import whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,19 +59,13 @@ def write_columns(
     arrays |= {name: arrays[name].astype(np.float32) for name in real}
     note = {_KEY: json.dumps(dict(made_with)).encode()}
     table = pa.table(arrays).replace_schema_metadata(note)
-    # The same folder, so that the renaming cannot fall between two file systems; a name of its
-    # own for each process, so that two of them cannot write into one file.
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        # Bytes of a kind side by side: random mantissas do not compress, exponents do.
-        encodings: dict[str, Any] = {
-            "use_dictionary": [name for name in arrays if name not in real],
-            "use_byte_stream_split": real,
-        }
+    # Bytes of a kind side by side: random mantissas do not compress, exponents do.
+    encodings: dict[str, Any] = {
+        "use_dictionary": [name for name in arrays if name not in real],
+        "use_byte_stream_split": real,
+    }
+    with whole(path) as partial:
         pq.write_table(table, partial, compression="zstd", compression_level=19, **encodings)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def read_columns(path: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:

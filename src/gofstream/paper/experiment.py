@@ -15,6 +15,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from gofstream import __version__
+from gofstream.files import write_whole
 from gofstream.paper.claims import Claim
 
 #: Called with what is being done; gives a function to call with (done, total).
@@ -126,9 +127,7 @@ def carry_out(experiment: Experiment, context: Context) -> tuple[Outcome, list[P
         "claims": [asdict(claim) for claim in outcome.claims],
         "numbers": outcome.numbers,
     }
-    temporary = path.with_suffix(".json.part")
-    temporary.write_text(json.dumps(_strict(record), indent=1, allow_nan=False) + "\n")
-    temporary.rename(path)
+    write_whole(path, json.dumps(_strict(record), indent=1, allow_nan=False) + "\n")
     return outcome, [*paths, path]
 
 

@@ -7,7 +7,6 @@ data. Its JSON Schema is shipped as `result-1.schema.json`.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gofstream.errors import ColumnError, FormatError, nearest_names
+from gofstream.files import write_whole
 
 if TYPE_CHECKING:
     from hist import Hist
@@ -383,16 +383,3 @@ class Record(Part):
 def schema() -> str:
     """Write the JSON Schema of a result file."""
     return json.dumps(Record.model_json_schema(), indent=1, sort_keys=True) + "\n"
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file that appears when it is whole, and leaves no part when it fails."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
-    except OSError as error:
-        why = f"{path} cannot be written ({error.strerror}); make room, or give another place"
-        raise OSError(why) from error
-    finally:
-        partial.unlink(missing_ok=True)
