@@ -211,7 +211,7 @@ def test_foreign_states_are_refused() -> None:
     with pytest.raises(FormatError, match=r"width 1\.5 cannot be used: 'coefficients'"):
         stream(EQUAL, width=1.5).track().restored(state)
     longer = Track.begin(learnt.features, epoch=8, window=WINDOW)
-    with pytest.raises(FormatError, match="knows 7 batches, but an epoch of 8 .* need 8"):
+    with pytest.raises(FormatError, match=r"knows 7 batches, but an epoch of 8 .* need 8"):
         longer.restored(state)
 
 

@@ -2,9 +2,10 @@
 
 Format, version 1: an SQLite file. Table `about` (key, value) holds JSON; `blocks` (width, block,
 unconverged, t) holds, for each width index and block of toys, little-endian float64 numbers in the
-order toy, statistic, number of batches; which statistics, in which order, stands in `about` under
-`statistics`, and where that is missing they are the six of METHOD §3. A block is written in one transaction, so a file is whole
-whatever happens to the program that writes it; blocks that are missing can be added at any time.
+order toy, statistic, number of batches; which statistics, stands in `about` under `statistics`, and
+where it does not they are the six of METHOD §3. A block is written in one transaction, so a file is
+whole whatever happens to the program that writes it; blocks that are missing can be added at any
+time.
 """
 
 from __future__ import annotations

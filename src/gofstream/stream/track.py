@@ -1,7 +1,7 @@
 """The running statistics of a stream at one width.
 
-A stretch [s..n] of batches is tested by `sat` and `next` (METHOD §3). Two such stretches are watched:
-the epoch, all batches since its start, at most H; and the window, the last K. A third, the run, is
+A stretch [s..n] of batches is tested by `sat` and `next` (METHOD §3). Two stretches are watched: the
+epoch, all batches since its start, at most H; and the window, the last K. A third, the run, is
 everything since the beginning, for display.
 
 `sat` needs Σ N_i e^{f_i} on the reference, over the stretch. `next` is a sum of scores: batch i is
@@ -220,10 +220,7 @@ class Track:
             t[1] = self.following[-step]
         if self.count >= self.window:
             begun = self.count % self.window
-            if not begun:
-                summed = self.on_ends[0]
-            else:
-                summed = self.on_block + self.on_ends[begun]
+            summed = self.on_block + self.on_ends[begun] if begun else self.on_ends[0]
             t[2] = self._saturated(summed, self.expected[-self.window :].sum(), self.window)
             t[3] = self.following[-self.window]
         return Values(step, t, run, scores)

@@ -1,0 +1,314 @@
+"""Null streams: what `Track` would give on streams that follow the reference, made in blocks.
+
+A stream is K + H batches of the nominal exposure. The first K fill the window, then an epoch of H
+begins: what a monitor meets at the start of any epoch but the first of a run. There the window is
+not watched until it is full, and the rest is the same; so an epoch's largest value is never larger
+in law than here, and a boundary for these streams holds for both.
+
+Exposures are equal, so e^F of a stretch is the plain mean of its e^{f_i}, and one cumulative sum of
+e^{f_i} - 1 over the batches serves every stretch as a difference. (The monitor may not do that, for
+its bits' sake; here nothing is resumed within a stream.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gofstream.errors import InputError, SettingsError
+from gofstream.inference.null import NullFile, NullTable
+from gofstream.inference.sequential import FAMILIES
+from gofstream.ratio.arrays import to_numpy
+from gofstream.ratio.features import Features
+from gofstream.ratio.learner import Learner
+from gofstream.ratio.solver import Fit, fit, fit_bytes
+from gofstream.toys.farm import run
+from gofstream.toys.growing import CAP
+from gofstream.toys.plan import draw_toy
+from gofstream.toys.sources import Pool, Source, refuse_training_rows
+
+Floats = NDArray[np.float64]
+
+#: Fits that the solver takes at a time.
+FITS_AT_ONCE = 64
+#: e^F below this counts as this: rounding could leave it at or below zero.
+LEAST = 1e-6
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StreamPlan:
+    """Streams of batches of the nominal exposure, against a fixed reference.
+
+    Attributes
+    ----------
+    learner : the prepared reference.
+    source : where events come from.
+    source_name : what to call it in the file; give another source another name.
+    seed, stream : with the number of a stream, its seed.
+    epoch, window : H and K, in batches.
+    """
+
+    learner: Learner
+    source: Source
+    source_name: str
+    seed: int
+    stream: str
+    epoch: int = 100
+    window: int = 20
+
+    @property
+    def expected(self) -> Floats:
+        """N(R) of every batch, those that fill the window first."""
+        return np.full(self.window + self.epoch, self.learner.expected)
+
+    @property
+    def toys_per_block(self) -> int:
+        """Streams computed together."""
+        return max(1, FITS_AT_ONCE // (self.window + self.epoch))
+
+    def about(self) -> dict[str, Any]:
+        """Describe everything that decides a number, for the file."""
+        return self.learner.about() | {
+            "statistics": list(FAMILIES),
+            "expected": self.expected[self.window :].tolist(),
+            "window": self.window,
+            "source": self.source_name,
+            "seed": self.seed,
+            "stream": self.stream,
+            "toys_per_block": self.toys_per_block,
+        }
+
+    def check(self) -> None:
+        """Refuse what cannot be calibrated.
+
+        Raises
+        ------
+        InputError
+            If a pool is too small for a stream, all of whose events differ.
+        SettingsError
+            If centres look at data: batches that are gone cannot be learnt again with others.
+        """
+        if self.epoch < 1 or self.window < 1:
+            raise SettingsError(
+                f"epoch is {self.epoch} and window is {self.window} batches; both need one"
+            )
+        if self.learner.waiting:
+            raise SettingsError(
+                "these settings take centres from the data (`centres_from` or `cover`), but a "
+                "stream is learnt batch by batch with the same centres; take them from the "
+                "reference"
+            )
+        if isinstance(self.source, Pool):
+            try:
+                self.source.check(float(self.expected.sum()))
+            except InputError as error:
+                raise InputError(
+                    f"{error}; or watch fewer batches at a time: a stream is a window of "
+                    f"{self.window} and an epoch of {self.epoch} batches"
+                ) from error
+
+    def shared(self, width: float) -> Features:
+        """Make the features."""
+        return self.learner.features(width)
+
+    def memory(self, shared: Features) -> tuple[int, int]:
+        """Bytes that are shared, and bytes that one block takes beyond."""
+        sizes = (self.expected + 5 * np.sqrt(self.expected)).astype(int).tolist()
+        return shared.nbytes, fit_bytes(shared, sizes * self.toys_per_block)
+
+    def block(self, shared: Features, width: float, index: int) -> tuple[Floats, int]:
+        """Draw the streams of a block, and compute their statistics: (streams, 4, H)."""
+        size, settings, parts, missed = self.toys_per_block, self.learner.settings, [], 0
+        for number in range(index * size, (index + 1) * size):
+            stream = draw_toy(
+                self.learner, self.source, self.expected, (self.seed, self.stream, number)
+            )
+            if number == 0:
+                refuse_training_rows(np.concatenate(stream), self.learner.reference)
+            parts.append(stream)
+        fits = []
+        for batches in _parts([batch for stream in parts for batch in stream]):
+            done = fit(
+                shared,
+                batches,
+                np.full(len(batches), self.learner.expected),
+                one_step=settings.one_step,
+                tolerance=settings.tolerance,
+                max_passes=settings.max_passes,
+                memory=settings.memory,
+            )
+            missed += 0 if settings.one_step else int(np.count_nonzero(~done.converged))
+            fits.append(done)
+        expected = self.learner.expected
+        t = stream_statistics(shared, fits, expected, self.epoch, self.window, settings.shrink)
+        return t, missed
+
+
+def null_streams(
+    plan: StreamPlan,
+    streams: int,
+    path: Path,
+    executor: Executor,
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> NullTable:
+    """Make what the file lacks of so many streams, and read them.
+
+    Parameters
+    ----------
+    plan : what streams.
+    streams : how many.
+    path : the null file.
+    executor : runs the blocks.
+    progress : called with the number of blocks done and wanted.
+
+    Raises
+    ------
+    InputError, SettingsError
+        If the plan cannot be calibrated: a pool too small, say.
+    FormatError
+        If the file was made with another plan; it says what differs.
+    StoppedError
+        On Ctrl-C, when a worker dies or the disk is full; the same call goes on from there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from gofstream.execution import thread_workers
+    >>> from gofstream.sample import Sample
+    >>> from gofstream.settings import Settings
+    >>> from gofstream.toys.sources import Simulator
+    >>> def nominal(n, rng):
+    ...     return rng.exponential(size=(n, 1))
+    >>> rng = np.random.default_rng(1)
+    >>> settings = Settings(widths=(0.7,), n_centres=30)
+    >>> learner = Learner.prepare(
+    ...     Sample.from_array(nominal(2000, rng)), settings, expected=50.0, rng=rng
+    ... )
+    >>> plan = StreamPlan(learner, Simulator(nominal), "exponential", 1, "stream A", 6, 2)
+    >>> with tempfile.TemporaryDirectory() as folder, thread_workers(1) as executor:
+    ...     null_streams(plan, 3, Path(folder) / "a.null", executor).t.shape
+    (3, 4, 1, 6)
+    """
+    plan.check()
+    file = NullFile(path, plan.about())
+    run(plan, streams, file, executor, progress=progress)
+    return file.load(streams)
+
+
+def stream_statistics(
+    features: Features,
+    fits: Sequence[Fit],
+    expected: float,
+    epoch: int,
+    window: int,
+    shrink: float = 0.25,
+) -> Floats:
+    """Give the watched statistics of whole streams at every step of their epoch.
+
+    Parameters
+    ----------
+    features : the width at which the batches were fitted.
+    fits : the fits of all batches, stream after stream, in any number of parts.
+    expected : N(R) of a batch.
+    epoch, window : H and K.
+    shrink : the b of `next`.
+
+    Returns
+    -------
+    ndarray
+        (streams, 4, H), in the order of `FAMILIES`.
+    """
+    z, excess = (
+        np.concatenate([f.z for f in fits], axis=1),
+        np.concatenate([f.excess for f in fits]),
+    )
+    length = window + epoch
+    known = _known(length, window, shrink)
+    out = np.empty((len(excess) // length, len(FAMILIES), epoch))
+    for k, t in enumerate(out):
+        own = slice(k * length, (k + 1) * length)
+        t[::2] = 2 * expected * _saturations(features, z[:, own], window)
+        gained = _gained(fits, z[:, own], own.start, known)
+        scores = 2 * (gained - expected * (known @ excess[own]))
+        t[1] = np.cumsum(scores[window:, 0])
+        t[3] = sum(scores[1 + d : 1 + d + epoch, d] for d in range(1, window))
+    return out
+
+
+def _known(length: int, window: int, shrink: float) -> Floats:
+    """Weights (i, d, j) that turn e^{f_j} - 1 into e^G - 1 for batch i.
+
+    G is what the d batches before i taught, or for d = 0 those before it in its epoch.
+    """
+    i, d, j = np.ogrid[:length, :window, :length]
+    first = np.where(d == 0, window, i - d)
+    return np.where((first <= j) & (j < i), shrink / np.maximum(i - first, 1), 0.0)
+
+
+def _gained(fits: Sequence[Fit], z: Floats, first: int, known: Floats) -> Floats:
+    """Σ G on the events of each batch of a stream, whose first has this number: (i, d)."""
+    length = len(known)
+    gained, begin = np.zeros(known.shape[:2]), 0
+    for done in fits:
+        count = len(done.excess)
+        low, high = max(first, begin), min(first + length, begin + count)
+        if low < high:
+            # Batches learn from earlier ones only.
+            who, learnt = np.arange(low - begin, high - begin), z[:, : high - first]
+            for part, values in done.data.cross(learnt, who):
+                f = to_numpy(values)
+                np.minimum(f, f.dtype.type(CAP), out=f)
+                np.exp(f, out=f)
+                batches = np.arange(low - first, high - first)[part]
+                weights = known[batches, :, : f.shape[1]].astype(f.dtype)
+                # A batch whose G is unknown as yet has no weights, and gains log 1.
+                rest = 1 - weights.sum(axis=2, keepdims=True)
+                ratio = weights @ f
+                ratio += rest
+                gained[batches] += np.log(ratio, out=ratio).sum(axis=2, dtype=np.float64)
+        begin += count
+    return gained
+
+
+def _saturations(features: Features, z: Floats, window: int) -> Floats:
+    """Σ_R share [ (1 - e^F) + e^F F ] of the epoch and of the window: (2, H)."""
+    length = z.shape[1]
+    coefficients = np.ascontiguousarray(z.T).astype(features.psi.dtype)
+    epoch = length - window
+    steps = np.arange(1, epoch + 1, dtype=coefficients.dtype)[:, None]
+    summed = np.zeros((2, epoch))
+    for psi, share in features.chunks(length):
+        total = coefficients @ psi.T
+        np.minimum(total, total.dtype.type(CAP), out=total)
+        np.exp(total, out=total)
+        total -= 1
+        for k in range(1, length):  # np.add.accumulate takes ten times as long
+            total[k] += total[k - 1]
+        stretches = (
+            (total[window:] - total[window - 1]) / steps,
+            (total[window:] - total[:epoch]) / total.dtype.type(window),
+        )
+        for k, ratio in enumerate(stretches):
+            ratio += 1
+            np.maximum(ratio, ratio.dtype.type(LEAST), out=ratio)
+            term = np.log(ratio)
+            term *= ratio
+            ratio -= 1
+            term -= ratio
+            weights = np.ones(len(psi), term.dtype) if share is None else share
+            summed[k] += term @ weights
+    return summed / features.n_reference if features.share is None else summed
+
+
+def _parts(batches: list[Floats]) -> list[list[Floats]]:
+    """Cut a list into parts of nearly equal length that the solver takes at a time."""
+    count = -(-len(batches) // FITS_AT_ONCE)
+    ends = [len(batches) * k // count for k in range(count + 1)]
+    return [batches[i:j] for i, j in zip(ends[:-1], ends[1:], strict=True)]
