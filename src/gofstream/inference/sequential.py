@@ -1,10 +1,10 @@
 """Looking many times without fooling oneself: when a stream alarms, and since when.
 
-A stream is looked at after every batch, in four families and at several widths. Null streams A give
-the mean and spread of each statistic at each step, with which it becomes a u that is roughly normal.
-The largest u of a look is compared with one boundary. Null streams B, which had no part in that,
-say what the largest over a whole epoch is when nothing is wrong, and so where the boundary must be:
-whatever A is, an epoch of nominal batches crosses it with probability α at most.
+A stream is looked at after every batch, in four families and at several widths. Null streams A say
+how to put these statistics on one scale (`Scale`), and the largest u of a look is compared with one
+boundary. Null streams B, which had no part in that, say what the largest over a whole epoch is when
+nothing is wrong, and so where the boundary must be: whatever A is, an epoch of nominal batches
+crosses it with probability α at most.
 
 The first epoch of a run is covered too. Its window is not watched until it is full, so it has fewer
 chances to cross than those of B, where the window was filled beforehand, and otherwise the same.
@@ -23,116 +23,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from gofstream.errors import FormatError, InputError, SettingsError
+from gofstream.inference.scale import BY_LENGTH, FAMILIES, Scale
 
 Floats = NDArray[np.float64]
 
-#: What is watched: two statistics of all batches of the epoch, and of the last K.
-FAMILIES = ("epoch sat", "epoch next", "window sat", "window next")
-#: The first of them date an anomaly, over stretches of any length.
-DATING = slice(0, 2)
-
 FORMAT = "gofstream.boundary"
 VERSION = 1
-#: Fewer streams do not give a mean and a spread worth using.
-LEAST_STREAMS = 20
-#: A smaller skewness counts as this one: the root then hardly differs from no root.
-LEAST_SKEWNESS = 0.1
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Scale:
-    """How t becomes u: (√(t - low) - mean) / spread, or (t - mean) / spread without the root.
-
-    Attributes
-    ----------
-    root : whether each family is rooted.
-    low, mean, spread : (4, widths, H), by family, width and step of the epoch. A spread of zero
-        belongs to a statistic that cannot vary, such as `next` of one batch.
-    """
-
-    root: tuple[bool, ...]
-    low: Floats
-    mean: Floats
-    spread: Floats
-
-    @classmethod
-    def learn(cls, t: Floats) -> Scale:
-        """Take mean and spread from null streams, and the root where it is nearer normal.
-
-        The root is taken above the lower end of the gamma law that has the mean, the spread and the
-        skewness of t: zero for a χ², and below zero for `next`, which can be negative. It is
-        preferred for a family if skewness² / 6 + (excess kurtosis)² / 24, averaged over widths, is
-        smaller with it. A full window is alike at every step, so its steps are taken together.
-
-        Parameters
-        ----------
-        t : (streams, 4, widths, H).
-
-        Examples
-        --------
-        >>> t = np.random.default_rng(1).chisquare(5, size=(500, 4, 1, 10))
-        >>> scale = Scale.learn(t)
-        >>> scale.root
-        (True, True, True, True)
-        >>> float(np.abs(scale.u(t).mean()).round(2)), float(scale.u(t).std().round(1))
-        (0.0, 1.0)
-        """
-        if len(t) < LEAST_STREAMS:
-            raise InputError(
-                f"{len(t)} null streams are too few for a mean and a spread; make at least "
-                f"{LEAST_STREAMS}, better some hundred"
-            )
-        plain = _moments(t)
-        standard = _standard(t, *plain)
-        cubed = (standard**3).mean(axis=(0, 3), keepdims=True)[0]
-        low = plain[0] - 2 * plain[1] / np.maximum(cubed, LEAST_SKEWNESS)
-        rooted = np.sqrt(np.maximum(t - low, 0))
-        under_root = _moments(rooted)
-        root = _far_from_normal(_standard(rooted, *under_root)) < _far_from_normal(standard)
-        mean, spread = (
-            np.where(root[:, None, None], with_root, without)
-            for with_root, without in zip(under_root, plain, strict=True)
-        )
-        return cls(tuple(root.tolist()), low, mean, spread)
-
-    def u(self, t: Floats, steps: slice = slice(None)) -> Floats:
-        """Give u for t (…, 4, widths, steps); a statistic that is missing, or constant, has -∞.
-
-        Parameters
-        ----------
-        t : NaN where a statistic is missing.
-        steps : which steps of the epoch the last axis stands for.
-        """
-        return self._u(t, slice(None), steps)
-
-    def _u(self, t: Floats, families: slice, steps: slice) -> Floats:
-        low, mean, spread = (
-            each[families, :, steps] for each in (self.low, self.mean, self.spread)
-        )
-        root = np.array(self.root)[families, None, None]
-        value = np.where(root, np.sqrt(np.maximum(t - low, 0)), t)
-        u = (value - mean) / np.where(spread > 0, spread, 1.0)
-        return np.where(np.isnan(t) | (spread == 0), -np.inf, u)
-
-
-def _moments(t: Floats) -> tuple[Floats, Floats]:
-    """Mean and spread over streams, those of windows over steps too: (4, widths, H) each."""
-    mean, spread = t.mean(axis=0), t.std(axis=0, ddof=1)
-    window = np.array([name.startswith("window") for name in FAMILIES])[:, None, None]
-    together = t.mean(axis=(0, 3))[..., None], t.std(axis=(0, 3), ddof=1)[..., None]
-    return np.where(window, together[0], mean), np.where(window, together[1], spread)
-
-
-def _standard(t: Floats, mean: Floats, spread: Floats) -> Floats:
-    return np.asarray((t - mean) / np.where(spread > 0, spread, np.inf))
-
-
-def _far_from_normal(standard: Floats) -> Floats:
-    """The criterion of Jarque and Bera for each family, averaged over widths."""
-    streams, families, widths, steps = standard.shape
-    flat = standard.transpose(1, 2, 0, 3).reshape(families, widths, streams * steps)
-    shape = (flat**3).mean(axis=2) ** 2 / 6 + ((flat**4).mean(axis=2) - 3) ** 2 / 24
-    return np.asarray(shape.mean(axis=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +166,7 @@ class Boundary:
         t : (4, widths), NaN for what is not watched.
         step : how many batches the epoch has.
         """
-        u = self.scale.u(np.asarray(t)[..., None], slice(step - 1, step))[..., 0]
+        u = self.scale.u(np.asarray(t)[..., None], steps=slice(step - 1, step))[..., 0]
         family, width = divmod(int(u.argmax()), u.shape[1])
         highest = float(u[family, width])
         return Look(u, highest, FAMILIES[family], width, highest > self.level)
@@ -283,7 +179,7 @@ class Boundary:
         stretches : (2, widths, lengths) `sat` and `next` of the last 1, 2, … batches.
         """
         longest = min(self.epoch, stretches.shape[2])
-        u = self.scale._u(stretches[..., :longest], DATING, slice(longest))
+        u = self.scale.u(stretches[..., :longest], families=BY_LENGTH, steps=slice(longest))
         family, width, length = np.unravel_index(int(u.argmax()), u.shape)
         return Date(int(length) + 1, float(u[family, width, length]), FAMILIES[family], int(width))
 

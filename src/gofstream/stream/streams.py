@@ -12,6 +12,7 @@ its bits' sake; here nothing is resumed within a stream.)
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from gofstream.errors import InputError, SettingsError
 from gofstream.inference.null import NullFile, NullTable
-from gofstream.inference.sequential import FAMILIES
+from gofstream.inference.scale import FAMILIES
 from gofstream.ratio.arrays import to_numpy
 from gofstream.ratio.features import Features
 from gofstream.ratio.learner import Learner
@@ -311,4 +312,4 @@ def _parts(batches: list[Floats]) -> list[list[Floats]]:
     """Cut a list into parts of nearly equal length that the solver takes at a time."""
     count = -(-len(batches) // FITS_AT_ONCE)
     ends = [len(batches) * k // count for k in range(count + 1)]
-    return [batches[i:j] for i, j in zip(ends[:-1], ends[1:], strict=True)]
+    return [batches[i:j] for i, j in itertools.pairwise(ends)]

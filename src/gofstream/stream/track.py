@@ -1,8 +1,8 @@
 """The running statistics of a stream at one width.
 
-A stretch [s..n] of batches is tested by `sat` and `next` (METHOD §3). Two stretches are watched: the
-epoch, all batches since its start, at most H; and the window, the last K. A third, the run, is
-everything since the beginning, for display.
+A stretch [s..n] of batches is tested by `sat` and `next` (METHOD §3). Two are watched: the epoch,
+all batches since its start, at most H; and the window, the last K. A third, the run, is everything
+since the beginning, for display.
 
 `sat` needs Σ N_i e^{f_i} on the reference, over the stretch. `next` is a sum of scores: batch i is
 scored by what the batches s..i-1 taught, for every start s that is still known, when it arrives.
@@ -21,12 +21,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from gofstream.errors import FormatError, SettingsError, refuse_beyond
 from gofstream.ratio.features import Features
-from gofstream.ratio.kernel import gaussian
-from gofstream.toys.growing import CAP
+from gofstream.stream.stretch import following_scores, mean, ratios, saturated, saturations
 
 Floats = NDArray[np.float64]
 
@@ -38,7 +36,7 @@ class Values:
     Attributes
     ----------
     step : how many batches the epoch has now.
-    t : (4,) in the order of `inference.sequential.FAMILIES`; NaN for a window that is not full.
+    t : (4,) in the order of `inference.scale.FAMILIES`; NaN for a window that is not full.
     run : (2,) `sat` of everything since the run began, and the sum of `next` over its epochs: each
         begins to learn anew, so that no more than an epoch's models are ever needed.
     scores : what this batch adds to `next` of every stretch whose start is known, oldest first.
@@ -154,14 +152,24 @@ class Track:
         events : (n, D) its events, scaled; they are scored and not kept.
         watched : otherwise it counts in the run only, as one of unusual exposure should.
         """
-        scores = self._scores(events, expected) if watched else np.zeros(0)
+        scores = np.zeros(0)
+        if watched:
+            scores = following_scores(
+                self.features,
+                self.coefficients,
+                self.expected,
+                self.excess,
+                events,
+                expected,
+                self.shrink,
+            )
         return self.replay(coefficients, expected, scores, watched=watched)
 
     def replay(
         self, coefficients: Floats, expected: float, scores: Floats, *, watched: bool = True
     ) -> tuple[Track, Values]:
         """Take a batch whose events are gone, with the scores that `add` gave: the same bits."""
-        ratio = self._ratio(np.asarray(coefficients, dtype=np.float64)[None])[0]
+        ratio = ratios(self.features, np.asarray(coefficients, dtype=np.float64)[None])[0]
         weighted = expected * ratio
         batches, exposure, following = self.run_totals
         track = replace(
@@ -190,7 +198,7 @@ class Track:
             count=self.count + 1,
             coefficients=np.vstack([self.coefficients, coefficients])[-known:],
             expected=np.append(self.expected, expected)[-known:],
-            excess=np.append(self.excess, self._mean(ratio - 1))[-known:],
+            excess=np.append(self.excess, mean(self.features, ratio - 1))[-known:],
             following=np.append(self.following + scores, 0.0)[-known:],
             run_totals=(batches, exposure, following + (float(scores[-step]) if step else 0.0)),
             on_epoch=self.on_epoch + weighted if step else weighted,
@@ -205,23 +213,25 @@ class Track:
         if stop < self.window:
             return self
         last = slice(stop - self.window, stop)
-        ends = self._ratio(self.coefficients[last]) * self.expected[last, None]
+        ends = ratios(self.features, self.coefficients[last]) * self.expected[last, None]
         for k in range(self.window - 2, -1, -1):
             ends[k] += ends[k + 1]
         return replace(self, on_ends=ends)
 
     def _values(self, scores: Floats) -> Values:
         batches, exposure, following = self.run_totals
-        run = np.array([self._saturated(self.on_run, exposure, batches), following])
+        run = np.array([saturated(self.features, self.on_run, exposure, batches), following])
         step = (self.count - 1) % self.epoch + 1 if self.count else 0
         t = np.full(4, np.nan)
         if step:
-            t[0] = self._saturated(self.on_epoch, self.expected[-step:].sum(), step)
+            t[0] = saturated(self.features, self.on_epoch, self.expected[-step:].sum(), step)
             t[1] = self.following[-step]
         if self.count >= self.window:
             begun = self.count % self.window
             summed = self.on_block + self.on_ends[begun] if begun else self.on_ends[0]
-            t[2] = self._saturated(summed, self.expected[-self.window :].sum(), self.window)
+            t[2] = saturated(
+                self.features, summed, self.expected[-self.window :].sum(), self.window
+            )
             t[3] = self.following[-self.window]
         return Values(step, t, run, scores)
 
@@ -233,22 +243,8 @@ class Track:
         ndarray
             (2, lengths): what the date of an anomaly is found from.
         """
-        count = len(self.expected)
-        if not count:
-            return np.zeros((2, 0))
-        latest = np.s_[::-1]
-        exposures = np.cumsum(self.expected[latest])
-        summed = np.zeros(count)
-        z = self._whitened(self.coefficients[latest])
-        for psi, share in self.features.chunks(count):
-            part = np.exp(np.minimum((z @ psi.T).astype(np.float64), CAP))
-            ratio = np.cumsum(self.expected[latest, None] * part, axis=0) / exposures[:, None]
-            term = _saturation(ratio)
-            summed += term.sum(axis=1) if share is None else (term * share).sum(axis=1)
-        if self.features.share is None:
-            summed /= self.features.n_reference
-        sat = 2 * exposures / np.arange(1, count + 1) * summed
-        return np.stack([sat, self.following[latest]])
+        sat = saturations(self.features, self.coefficients, self.expected)
+        return np.stack([sat, self.following[::-1]])
 
     # -- what a store keeps -------------------------------------------------------------------
 
@@ -298,7 +294,9 @@ class Track:
         """Σ N_i e^{f_i} on the reference over the last batches, one after another as they came."""
         total = np.zeros(self.features.n_reference)
         for k in range(len(self.expected) - batches, len(self.expected)):
-            total = total + self.expected[k] * self._ratio(self.coefficients[k : k + 1])[0]
+            total = (
+                total + self.expected[k] * ratios(self.features, self.coefficients[k : k + 1])[0]
+            )
         return total
 
     def _check(self, state: Mapping[str, Floats]) -> None:
@@ -327,43 +325,3 @@ class Track:
                 f"but an epoch of {self.epoch} and a window of {self.window} need {held}; it was "
                 "kept by a stream with another epoch or window"
             )
-
-    # -- models on the reference, and on events -----------------------------------------------
-
-    def _whitened(self, coefficients: Floats) -> Floats:
-        """Turn kept kernel coefficients (m, r) into those of the features, in their precision."""
-        z = solve_triangular(self.features.to_kernel, coefficients.T, check_finite=False)
-        return np.ascontiguousarray(z.T).astype(self.features.psi.dtype)
-
-    def _ratio(self, coefficients: Floats) -> Floats:
-        """e^f on the reference, for each of some models: (m, N_R)."""
-        f = self._whitened(coefficients) @ self.features.psi.T
-        return np.asarray(np.exp(np.minimum(f.astype(np.float64), CAP)))
-
-    def _scores(self, events: Floats, expected: float) -> Floats:
-        """Score events by what the batches from each known start until now taught."""
-        if not len(self.expected):
-            return np.zeros(0)
-        latest = np.s_[::-1]
-        exposures = np.cumsum(self.expected[latest])
-        excess = np.cumsum((self.expected * self.excess)[latest]) / exposures
-        kernel = gaussian(events, self.features.centres, self.features.width)
-        ratio = np.exp(np.minimum(kernel @ self.coefficients[latest].T, CAP))
-        mean = np.cumsum(ratio * self.expected[latest], axis=1) / exposures
-        gained = np.log1p(self.shrink * (mean - 1)).sum(axis=0)
-        return np.asarray(2 * (gained - expected * self.shrink * excess)[latest])
-
-    def _mean(self, values: Floats) -> float:
-        """Σ_R share values, in an order that no number of threads changes."""
-        share = self.features.share
-        return float(values.mean() if share is None else (share * values).sum())
-
-    def _saturated(self, summed: Floats, exposure: float, batches: float) -> float:
-        """2 Σ_R w̄ [ (1 - e^F) + e^F F ], from Σ N_i e^{f_i}."""
-        return 2 * exposure / batches * self._mean(_saturation(summed / exposure))
-
-
-def _saturation(ratio: Floats) -> Floats:
-    """(1 - e^F) + e^F F, from e^F, which may be so small as to be zero."""
-    safe = np.maximum(ratio, np.finfo(np.float64).tiny)
-    return np.asarray(safe * np.log(safe) - (safe - 1))
