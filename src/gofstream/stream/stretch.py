@@ -1,4 +1,4 @@
-"""What a stretch of batches says: kept models on the reference, and on the events of the next batch.
+"""What a stretch of batches says: kept models on the reference, and on events of the next batch.
 
 Models are kept as kernel coefficients. On the reference they are evaluated through the features, in
 their precision, and everything after that is in double precision: `sat` of many batches is a small
