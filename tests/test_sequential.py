@@ -85,7 +85,9 @@ def test_the_root_is_taken_where_it_helps() -> None:
     scale = Scale.learn(t)
     assert scale.root == (True,) * 4
     assert np.abs(scale.low).max() < 1.0  # the spread of t is 3.5
-    assert abs(stats.skew(scale.u(t).ravel())) < 0.1 < 1.0 < stats.skew(t.ravel())
+    # The root of a χ² of 6 degrees of freedom has a skewness of 0.29; the χ² itself, of 1.15.
+    assert abs(float(stats.skew(scale.u(t).ravel()))) < 0.4
+    assert float(stats.skew(t.ravel())) > 1.0
     assert Scale.learn(-t).root == (False,) * 4
 
 
@@ -99,7 +101,7 @@ def test_too_few_streams_for_a_scale() -> None:
 def test_level_by_counting() -> None:
     """The ⌈(1-α)(B+1)⌉-th smallest of the largest u; exactly so many of B are above."""
     a, b = streams(50, 1), streams(99, 2)
-    for alpha, above in ((0.05, 4), (0.01, 0), (0.2, 19), (0.055, 5)):
+    for alpha, above in ((0.05, 4), (0.01, 0), (0.2, 19), (0.055, 4)):
         boundary = Boundary.learn(a, b, alpha)
         largest = [
             max(boundary.look(stream[:, :, k], k + 1).highest for k in range(12)) for stream in b
@@ -177,7 +179,7 @@ def test_a_look_names_what_is_highest() -> None:
 
 
 def test_date_by_hand() -> None:
-    """The length with the largest u, by a loop over looks; longer ones than an epoch are unknown."""
+    """The length with the largest u, by a loop over looks; none is longer than an epoch."""
     boundary = Boundary.learn(streams(40, 1), streams(99, 2), 0.05)
     rng = np.random.default_rng(7)
     for _ in range(20):
