@@ -174,6 +174,9 @@ def test_a_look_names_what_is_highest() -> None:
             t[family, width] = 1e6
             look = boundary.look(t, 6)
             assert (look.family, look.width, look.alarm) == (FAMILIES[family], width, True)
+    for step in (0, 13):
+        with pytest.raises(InputError, match="epochs of 12 batches"):
+            boundary.look(t, step)
     nothing = boundary.look(np.full((4, 2), np.nan), 6)
     assert (nothing.highest, nothing.alarm) == (-np.inf, False)
 

@@ -20,7 +20,7 @@ from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import fit
 from gofstream.sample import Sample
 from gofstream.settings import Settings
-from gofstream.stream.streams import StreamPlan, null_streams
+from gofstream.stream.streams import StreamPlan, calibrate_alarms, null_streams
 from gofstream.stream.track import Track
 from gofstream.toys.plan import draw_toy
 from gofstream.toys.sources import Injected, Simulator, Source
@@ -169,9 +169,7 @@ def stream_plan(size: StreamSize, seed: int) -> StreamPlan:
     settings = Settings(n_centres=size.centres, widths=size.widths)
     learner = Learner.prepare(reference, settings, expected=size.expected, rng=rng)
     source = Simulator(expo1d.reference)
-    return StreamPlan(
-        learner, source, "expo1d", seed, "stream A", epoch=size.epoch, window=size.window
-    )
+    return StreamPlan(learner, source, "expo1d", seed, epoch=size.epoch, window=size.window)
 
 
 def with_signal(plan: StreamPlan, size: StreamSize) -> StreamPlan:
@@ -190,18 +188,24 @@ def measure(
     size: StreamSize, seed: int, folder: Path, executor: Executor, progress: Progress
 ) -> Alarms:
     """Calibrate, and look at null streams and at streams with a signal."""
-    folder.mkdir(parents=True, exist_ok=True)
     plan = stream_plan(size, seed)
     other = with_signal(plan, size)
 
     def made(which: StreamPlan, count: int, name: str) -> Floats:
         return null_streams(which, count, folder / f"{name}.null", executor, progress=progress).t
 
-    a = made(plan, size.streams_a, "a")
+    boundary = calibrate_alarms(
+        plan,
+        ALPHA,
+        folder,
+        executor,
+        streams_a=size.streams_a,
+        streams_b=size.streams_b,
+        progress=progress,
+    )
     b = made(replace(plan, stream="stream B"), size.streams_b, "b")
     nominal = made(replace(plan, stream="looked at"), size.streams, "nominal")
     signal = made(other, size.with_signal, f"{size.signal}-{size.fraction:g}")
-    boundary = Boundary.learn(a, b, ALPHA)
     highest, with_it = _highest(boundary, nominal), _highest(boundary, signal)
     found = _first(with_it > boundary.level)
     true = np.flatnonzero(found >= size.begins)

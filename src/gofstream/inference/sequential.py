@@ -165,7 +165,17 @@ class Boundary:
         ----------
         t : (4, widths), NaN for what is not watched.
         step : how many batches the epoch has.
+
+        Raises
+        ------
+        InputError
+            If the boundary is for shorter epochs.
         """
+        if not 1 <= step <= self.epoch:
+            raise InputError(
+                f"step {step} of an epoch, but the boundary is for epochs of {self.epoch} batches; "
+                "calibrate for longer ones"
+            )
         u = self.scale.u(np.asarray(t)[..., None], steps=slice(step - 1, step))[..., 0]
         family, width = divmod(int(u.argmax()), u.shape[1])
         highest = float(u[family, width])

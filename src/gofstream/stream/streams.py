@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from gofstream.errors import InputError, SettingsError
 from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.scale import FAMILIES
+from gofstream.inference.sequential import Boundary
 from gofstream.ratio.features import Features
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import fit, fit_bytes
@@ -52,7 +53,7 @@ class StreamPlan:
     source: Source
     source_name: str
     seed: int
-    stream: str
+    stream: str = "stream A"
     epoch: int = 100
     window: int = 20
 
@@ -142,6 +143,46 @@ class StreamPlan:
         expected = self.learner.expected
         t = stream_statistics(shared, fits, expected, self.epoch, self.window, settings.shrink)
         return t, missed
+
+
+def calibrate_alarms(
+    plan: StreamPlan,
+    alpha: float,
+    folder: Path,
+    executor: Executor,
+    *,
+    streams_a: int = 500,
+    streams_b: int = 1000,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Boundary:
+    """Make what a folder lacks of the streams A and B, and find the boundary.
+
+    Parameters
+    ----------
+    plan : what streams.
+    alpha : the probability, at most, that an epoch of nominal batches alarms (see `alpha_for`).
+    folder : made if it does not exist; its files ``a.null`` and ``b.null`` hold the streams.
+    executor : runs the blocks.
+    streams_a, streams_b : how many, for the scale and for the boundary.
+    progress : called with the number of blocks done and wanted, first of A and then of B.
+
+    Raises
+    ------
+    InputError, SettingsError, FormatError, StoppedError
+        As `null_streams` does; and if the streams are too few for this α.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    a, b = (
+        null_streams(
+            replace(plan, stream=f"stream {name.upper()}"),
+            count,
+            folder / f"{name}.null",
+            executor,
+            progress=progress,
+        )
+        for name, count in (("a", streams_a), ("b", streams_b))
+    )
+    return Boundary.learn(a.t, b.t, alpha, plan.about())
 
 
 def null_streams(
