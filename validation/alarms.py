@@ -59,7 +59,7 @@ class StreamSize:
     streams: int = 1000
     with_signal: int = 200
     signal: str = "bulk"
-    fraction: float = 0.05
+    fraction: float = 0.02
     begins: int = 50
 
 
