@@ -243,16 +243,22 @@ def test_the_dial() -> None:
 
 
 def test_e_value() -> None:
-    """The mean of e^{t/2}; finite whatever t; its caveat stands beside it."""
+    """The mean of e^{t/2}; finite whatever t; with a small reference, a caveat beside it."""
     found = e_value([2 * math.log(3.0), 2 * math.log(5.0)], 1000, 500.0)
     assert found.value == pytest.approx(4.0)
-    assert "reference far larger than the data (it has 2 rows" in str(found)
+    assert not found.trusted
+    assert str(found) == (
+        "e-value 4, not to be trusted (2 reference rows for each event of the epoch; it takes 100)"
+    )
+    large = e_value([0.0], 1000, 10.0)
+    assert large.trusted
+    assert "trusted" not in str(large)
     assert math.isfinite(e_value([1e9], 1, 1.0).value)
     assert e_value([-1e9], 1, 1.0).value == 0
 
 
 def test_a_whole_case_in_miniature(tmp_path: Path) -> None:
-    """20 + 59 streams of 3 + 20 batches of 50 events; 60 are looked at, 5 have a strong signal.
+    """20 + 39 streams of 3 + 20 batches of 50 events; 60 are looked at, 4 have a strong signal.
 
     At α = 5 % and 60 streams the standard deviation of the rate is 4 %, of which 3 are allowed;
     naive looks alarm far more often. The signal begins at step 9 of 20.
@@ -265,9 +271,9 @@ def test_a_whole_case_in_miniature(tmp_path: Path) -> None:
         epoch=20,
         window=3,
         streams_a=20,
-        streams_b=59,
+        streams_b=39,
         streams=60,
-        with_signal=5,
+        with_signal=4,
         fraction=0.5,
         begins=9,
     )
