@@ -278,7 +278,7 @@ class EValue:
     """The evidence of `next` against the nominal model: a number that may be looked at any time.
 
     Under the null it reaches 1/α, ever, with probability α at most, if the reference is exact. A
-    small one is not: every batch differs from it in the same way, and `next` learns to predict that.
+    small one is not: every batch differs from it in the same way, which `next` learns to predict.
 
     Attributes
     ----------
