@@ -18,6 +18,7 @@ from gofstream.cli.progress import blocks_bar
 from gofstream.datasets import expo1d
 from gofstream.execution import process_workers
 from gofstream.settings import Settings, preset
+from validation.alarms import Alarms, StreamSize, measure
 from validation.cases import (
     Size,
     five_columns,
@@ -28,13 +29,15 @@ from validation.cases import (
     table_from_training_rows,
 )
 from validation.checks import FAMILY_LEVEL, Check, against_table, holm, own_tables
-from validation.picture import Case, draw
+from validation.picture import Case, draw, draw_alarms
 from validation.wrong import leave_one_out, smallest_p_raw
 
 EXPO = Size(n_reference=200_000, expected=16_000, batches=8, toys=1000, sets=1000)
 ANALYTIC = Size(n_reference=10_000, expected=1_000, batches=4, toys=1000, sets=300)
 PERMUTATION = Size(n_reference=20_000, expected=2_000, batches=2, toys=99, sets=200)
 SMALL_REFERENCE = Size(n_reference=20_000, expected=16_000, batches=8, toys=1000, sets=1000)
+STREAMS = StreamSize()
+CASES = ("p-values", "streams")
 
 
 class Validation:
@@ -45,9 +48,18 @@ class Validation:
         self.folder = folder / f"seed-{seed}"
         self.families: dict[str, list[Check]] = {}
         self.curves: dict[str, Case] = {}
+        self.alarms: Alarms | None = None
 
-    def run(self) -> None:
-        """Run every case; the names of those that must fail begin with `wrong`."""
+    def streams(self) -> None:
+        """Run the case of streams; looking with p ≤ α after every batch must fail."""
+        with self._case("streams") as (folder, bar):
+            self.alarms = measure(STREAMS, self.seed, folder, self.executor, bar)
+        self._judge("streams", self.alarms.checks())
+        naive = self.alarms.false_alarms(self.alarms.naive)
+        self._judge("wrong: p ≤ α at every look", [naive])
+
+    def p_values(self) -> None:
+        """Run the cases of p-values; the names of those that must fail begin with `wrong`."""
         expo, settings = expo1d.reference, preset("expo1d").settings
         plan = plan_for(expo, settings, EXPO, self.seed)
         with self._case("EXPO-1D") as (folder, bar):
@@ -117,17 +129,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--out", type=Path, default=Path("out/validation"))
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
     options = parser.parse_args()
     console = Console()
     done = []
     with process_workers() as executor:
         for seed in options.seeds:
             validation = Validation(seed, options.out, executor, console)
-            validation.run()
+            if "p-values" in options.cases:
+                validation.p_values()
+            if "streams" in options.cases:
+                validation.streams()
             done.append(validation)
             _write(done, options.out)
     good = all(validation.as_expected() for validation in done)
-    console.print(f"written: {options.out}/validation.json and uniformity.png")
+    console.print(f"written: {options.out}/validation.json and pictures")
     console.print("as it should be" if good else "NOT as it should be")
     return 0 if good else 1
 
@@ -144,7 +160,13 @@ def _write(done: list[Validation], folder: Path) -> None:
         for v in done
     }
     (folder / "validation.json").write_text(json.dumps(content, indent=1) + "\n")
-    draw({v.seed: v.curves for v in done}).savefig(folder / "uniformity.png", dpi=110)
+    if done[0].curves:
+        draw({v.seed: v.curves for v in done}).savefig(folder / "uniformity.png", dpi=110)
+    alarms = {v.seed: v.alarms for v in done if v.alarms is not None}
+    if alarms:
+        summaries = {f"seed {seed}": found.summary() for seed, found in alarms.items()}
+        (folder / "alarms.json").write_text(json.dumps(summaries, indent=1) + "\n")
+        draw_alarms(alarms).savefig(folder / "alarms.png", dpi=110)
 
 
 if __name__ == "__main__":

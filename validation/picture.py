@@ -1,4 +1,4 @@
-"""p-values of null data sets, drawn: they should be uniform."""
+"""p-values of null data sets, drawn: they should be uniform. Looks at streams, and their alarms."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gofstream.inference.combine import combined_p
 from gofstream.report.plots import SERIES
 from gofstream.statistics import STATISTICS
+from validation.alarms import Alarms
 
 Floats = NDArray[np.float64]
 
@@ -60,4 +61,42 @@ def draw(seeds: Mapping[int, Mapping[str, Case]]) -> Figure:
         "grey: two standard deviations of so many data sets and toys",
         fontsize=11,
     )
+    return figure
+
+
+def draw_alarms(seeds: Mapping[int, Alarms]) -> Figure:
+    """Draw, for every seed, looks at streams; how many have alarmed; when, and what is dated."""
+    figure = Figure(figsize=(12.6, 3.3 * len(seeds) + 0.8), layout="constrained")
+    panels = figure.subplots(len(seeds), 3, squeeze=False)
+    for row, (seed, alarms) in zip(panels, seeds.items(), strict=True):
+        size = alarms.size
+        steps = np.arange(1, size.epoch + 1)
+        looks, rates, dates = row
+        for colour, name, u in (
+            ("0.6", "nominal", alarms.highest),
+            (SERIES[1], "signal", alarms.signal),
+        ):
+            middle = np.quantile(u, [0.05, 0.5, 0.95], axis=0)
+            looks.fill_between(steps, middle[0], middle[2], color=colour, alpha=0.25, lw=0)
+            looks.plot(steps, middle[1], color=colour, label=name)
+        looks.axhline(alarms.boundary.level, color="0.2", lw=1, ls="--", label="boundary")
+        looks.set_title(f"largest u of a look, 5-95 %, seed {seed}", fontsize=10)
+        for colour, name, first in (
+            (SERIES[0], "boundary", alarms.quiet),
+            (SERIES[5], "p ≤ α at every look", alarms.naive),
+            (SERIES[1], f"{size.signal} {size.fraction:g} from {size.begins}", alarms.found),
+        ):
+            so_far = [np.mean((first > 0) & (first <= step)) for step in steps]
+            rates.plot(steps, so_far, color=colour, label=name)
+        rates.axhline(alarms.boundary.alpha, color="0.4", lw=1)
+        rates.set_title("share of streams that have alarmed", fontsize=10)
+        true = alarms.true
+        dates.scatter(alarms.found[true], alarms.dated[true], s=9, color=SERIES[1], alpha=0.6)
+        dates.axhline(size.begins, color="0.4", lw=1)
+        dates.set_title("begin of the anomaly as dated, over the step of the alarm", fontsize=10)
+        dates.set_xlim(size.begins - 1, size.epoch)
+        for axes in row:
+            axes.set_xlabel("step of the epoch")
+    for axes in panels[0, :2]:
+        axes.legend(fontsize=8)
     return figure

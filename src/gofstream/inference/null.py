@@ -2,8 +2,10 @@
 
 Format, version 1: an SQLite file. Table `about` (key, value) holds JSON; `blocks` (width, block,
 unconverged, t) holds, for each width index and block of toys, little-endian float64 numbers in the
-order toy, statistic, number of batches. A block is written in one transaction, so a file is whole
-whatever happens to the program that writes it; blocks that are missing can be added at any time.
+order toy, statistic, number of batches; which statistics, stands in `about` under `statistics`, and
+where it does not they are the six of METHOD §3. A block is written in one transaction, so a file is
+whole whatever happens to the program that writes it; blocks that are missing can be added at any
+time.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ class NullTable:
 
     Attributes
     ----------
-    t : (B, 6, widths, N_b).
+    t : (B, statistics, widths, N_b).
     about : what the toys were made with.
     unconverged : fits that did not converge.
     """
@@ -51,12 +53,24 @@ class NullTable:
         InputError
             If there is no such statistic, or no such number of batches.
         """
-        if name not in STATISTICS:
-            raise InputError(f"no statistic is called {name!r}; {nearest_names(name, STATISTICS)}")
+        names = statistics_in(self.about)
+        if name not in names:
+            raise InputError(f"no statistic is called {name!r}; {nearest_names(name, names)}")
         after = self.t.shape[3] if batches is None else batches
         if not 1 <= after <= self.t.shape[3]:
             raise InputError(f"batches is {after}; these toys have 1 to {self.t.shape[3]}")
-        return np.asarray(self.t[:, list(STATISTICS).index(name), :, after - 1])
+        return np.asarray(self.t[:, names.index(name), :, after - 1])
+
+
+def statistics_in(about: Mapping[str, Any]) -> list[str]:
+    """Name the statistics of a null, in their order.
+
+    Examples
+    --------
+    >>> statistics_in({"widths": [0.7]})
+    ['single', 'sum', 'all', 'one', 'sat', 'next']
+    """
+    return list(about.get("statistics", STATISTICS))
 
 
 class NullFile:
@@ -141,9 +155,9 @@ class NullFile:
             If a block is missing or of the wrong length.
         """
         widths, batches = len(self.about["widths"]), len(self.about["expected"])
-        size = int(self.about["toys_per_block"])
+        size, names = int(self.about["toys_per_block"]), statistics_in(self.about)
         count = -(-toys // size)
-        t = np.empty((count * size, len(STATISTICS), widths, batches))
+        t = np.empty((count * size, len(names), widths, batches))
         unconverged = 0
         with self._connect() as connection:
             for width in range(widths):
@@ -152,7 +166,7 @@ class NullFile:
                         "SELECT unconverged, t FROM blocks WHERE width = ? AND block = ?",
                         (width, block),
                     ).fetchone()
-                    if row is None or len(row[1]) != 8 * size * len(STATISTICS) * batches:
+                    if row is None or len(row[1]) != 8 * size * len(names) * batches:
                         state = "missing" if row is None else "damaged"
                         raise FormatError(
                             f"{self.path}: block {block} of width {width} is {state}; run the "
@@ -160,7 +174,7 @@ class NullFile:
                         )
                     values = np.frombuffer(row[1], dtype="<f8")
                     t[block * size : (block + 1) * size, :, width] = values.reshape(
-                        size, len(STATISTICS), batches
+                        size, len(names), batches
                     )
                     unconverged += row[0]
         return NullTable(t[:toys], self.about, unconverged)

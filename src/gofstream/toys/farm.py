@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from gofstream.errors import StoppedError, refuse_beyond
 from gofstream.execution import concurrency, in_this_process, pack, worker_died
-from gofstream.toys.plan import Plan
+from gofstream.toys.plan import Blocks
 
 Floats = NDArray[np.float64]
 #: t of a block and the number of fits that did not converge; nothing if the plan is not known.
@@ -49,7 +49,7 @@ class Sink(Protocol):
 
 
 def run(
-    plan: Plan,
+    plan: Blocks,
     toys: int,
     sink: Sink,
     executor: Executor,
@@ -90,7 +90,7 @@ def run(
         _memory.clear()
 
 
-def wanted(plan: Plan, toys: int) -> list[tuple[int, int]]:
+def wanted(plan: Blocks, toys: int) -> list[tuple[int, int]]:
     """List the (width, block) that make up so many toys."""
     per_width = range(-(-toys // plan.toys_per_block))
     return [(w, b) for w in range(len(plan.learner.widths)) for b in per_width]
@@ -111,7 +111,7 @@ class _Farm:
     in the middle of a run is thus served like any other.
     """
 
-    def __init__(self, plan: Plan, executor: Executor) -> None:
+    def __init__(self, plan: Blocks, executor: Executor) -> None:
         self.plan, self.executor = plan, executor
         self.name = uuid.uuid4().hex
         self.local = in_this_process(executor)
@@ -196,10 +196,10 @@ class _Memory:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._plan: tuple[str, Plan | None] = ("", None)
+        self._plan: tuple[str, Blocks | None] = ("", None)
         self._shared: tuple[Any, Any] = (None, None)
 
-    def plan(self, name: str, sent: Plan | None) -> Plan | None:
+    def plan(self, name: str, sent: Blocks | None) -> Blocks | None:
         """Look up the plan of a run, or keep the one that was sent."""
         if sent is not None:
             self._plan = (name, sent)
@@ -207,7 +207,7 @@ class _Memory:
         known, plan = self._plan
         return plan if known == name else None
 
-    def shared(self, plan: Plan, width: float) -> Any:
+    def shared(self, plan: Blocks, width: float) -> Any:
         """Make what blocks of this width share, once for each reference, not for each block."""
         key = (type(plan).__name__, plan.learner.about(), width)
         with self._lock:
@@ -225,7 +225,7 @@ class _Memory:
 _memory = _Memory()
 
 
-def _work(name: str, sent: Plan | None, width: float, block: int, tried: int) -> Made:
+def _work(name: str, sent: Blocks | None, width: float, block: int, tried: int) -> Made:
     """Make one block, in whatever process this is."""
     plan = _memory.plan(name, sent)
     return None if plan is None else plan.block(_memory.shared(plan, width), width, block)

@@ -52,7 +52,7 @@ class Observed:
         return cls(t[0], models, done.uncovered, done.passes)
 
 
-class Plan(Protocol):
+class Blocks(Protocol):
     """What the farm needs to know: a number of blocks at each width, each always the same.
 
     A block is a fixed set of toys, each seeded by its own number. Which worker computes a block,
@@ -62,21 +62,6 @@ class Plan(Protocol):
     @property
     def learner(self) -> Learner:
         """The prepared sample."""
-        ...
-
-    @property
-    def expected(self) -> Floats:
-        """(N_b,) N_i(R)."""
-        ...
-
-    @property
-    def source_name(self) -> str:
-        """Where the toys come from, in words."""
-        ...
-
-    @property
-    def shape_only(self) -> bool:
-        """Whether the sizes of batches are held at ``expected``."""
         ...
 
     @property
@@ -97,7 +82,26 @@ class Plan(Protocol):
         ...
 
     def block(self, shared: Any, width: float, index: int) -> tuple[Floats, int]:
-        """Make one block: t as (toys, 6, N_b), and how many fits did not converge."""
+        """Make one block: t as (toys, statistics, N_b), and how many fits did not converge."""
+        ...
+
+
+class Plan(Blocks, Protocol):
+    """Blocks of toys that data can be compared with."""
+
+    @property
+    def expected(self) -> Floats:
+        """(N_b,) N_i(R)."""
+        ...
+
+    @property
+    def source_name(self) -> str:
+        """Where the toys come from, in words."""
+        ...
+
+    @property
+    def shape_only(self) -> bool:
+        """Whether the sizes of batches are held at ``expected``."""
         ...
 
     def observe(self, shared: Any, width: float, batches: Sequence[Sample]) -> Observed:
@@ -157,7 +161,16 @@ class ReferencePlan:
     def block(self, shared: Features | None, width: float, index: int) -> tuple[Floats, int]:
         """Draw the toys of a block, and compute their statistics."""
         first = index * self.toys_per_block
-        toys = {n: self._draw(n) for n in range(first, first + self.toys_per_block)}
+        toys = {
+            n: draw_toy(
+                self.learner,
+                self.source,
+                self.expected,
+                (self.seed, self.stream, n),
+                fixed=self.shape_only,
+            )
+            for n in range(first, first + self.toys_per_block)
+        }
         if index == 0:
             refuse_training_rows(np.concatenate(toys[0]), self.learner.reference)
         if shared is not None:
@@ -175,16 +188,6 @@ class ReferencePlan:
         features = self._own_features(events, width, "data", 0) if shared is None else shared
         return Observed.of(self, features, *self._statistics(features, events))
 
-    def _draw(self, toy: int) -> list[Floats]:
-        scaling = self.learner.scaling
-        rng = toy_rng(self.seed, self.stream, toy)
-        drawn = self.source.draw(self.expected, rng, fixed=self.shape_only)
-        whole = Sample.from_array(
-            np.concatenate(drawn), scaling.columns, periodic=scaling.periodic, name=f"toy {toy}"
-        )
-        ends = np.cumsum([len(events) for events in drawn])
-        return np.split(scaling.apply(whole), ends[:-1])
-
     def _own_features(
         self, batches: Sequence[Floats], width: float, stream: str, toy: int
     ) -> Features:
@@ -194,6 +197,23 @@ class ReferencePlan:
 
     def _statistics(self, features: Features, batches: Sequence[Floats]) -> tuple[Floats, Fit]:
         return statistics_of(features, batches, self.expected, self.learner.settings)
+
+
+def draw_toy(
+    learner: Learner,
+    source: Source,
+    expected: Floats,
+    which: tuple[int, str, int],
+    *,
+    fixed: bool = False,
+) -> list[Floats]:
+    """Draw the batches of one toy, named by (seed, stream, number), in scaled units."""
+    scaling, name = learner.scaling, f"toy {which[2]}"
+    drawn = source.draw(expected, toy_rng(*which), fixed=fixed)
+    events = np.concatenate(drawn)
+    whole = Sample.from_array(events, scaling.columns, periodic=scaling.periodic, name=name)
+    ends = np.cumsum([len(batch) for batch in drawn])
+    return np.split(scaling.apply(whole), ends[:-1])
 
 
 def statistics_of(
