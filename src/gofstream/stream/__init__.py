@@ -1,0 +1,1 @@
+"""Quasi-online: learn from batches as they arrive, keep what was learnt, let the data go."""
