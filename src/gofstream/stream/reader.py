@@ -12,7 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from gofstream.errors import FormatError, InputError
 from gofstream.stream import schema
@@ -31,6 +31,15 @@ from gofstream.stream.rows import (
 )
 
 _ENTRY = "batch, name, digest, arrived, events, expected, state, note"
+
+
+class Sealed(NamedTuple):
+    """An entry, the seal of its models, the SHA-256 of its events, and its own seal."""
+
+    entry: Entry
+    models: bytes | None
+    events: bytes | None
+    seal: bytes
 
 
 class Reader:
@@ -157,7 +166,7 @@ class Reader:
         FormatError
             If it is damaged.
         """
-        return self._sealed(batch)[0]
+        return self.sealed(batch).entry
 
     def entries(self, first: int = 1, last: int | None = None) -> list[Entry]:
         """Give the entries from ``first`` to ``last`` (default: the last there is), in order."""
@@ -165,10 +174,36 @@ class Reader:
             stop = self.head().batches if last is None else last
             return [self.entry(batch) for batch in range(first, stop + 1)]
 
+    def sealed(self, batch: int) -> Sealed:
+        """Give one entry with the digests that stand beside it.
+
+        Raises
+        ------
+        InputError
+            If there is no such batch.
+        FormatError
+            If it is damaged.
+        """
+        with self.snapshot(f"be read at batch {batch}"):
+            row = self._db.execute(
+                f"SELECT {_ENTRY}, models_sha256, events_sha256, seal FROM ledger WHERE batch = ?",
+                (batch,),
+            ).fetchone()
+            statistics = self._db.execute(
+                "SELECT family, width, t, u FROM statistics WHERE batch = ? ORDER BY family, width",
+                (batch,),
+            ).fetchall()
+            if row is None and not 0 < batch <= (count := self.head().batches):
+                raise InputError(f"there is no batch {batch}: {self.path} has {count}")
+        if row is None or entry_seal(row[:-1], statistics) != row[-1]:
+            raise self._damaged(f"batch {batch}: its entry in the ledger or its statistics")
+        entry = replace(Entry(*row[:8]), statistics=tuple(Statistic(*s) for s in statistics))
+        return Sealed(entry, row[8], row[9], row[10])
+
     def models(self, batch: int) -> dict[int, bytes]:
         """Give the models of a batch by width index; none if it had none or they were dropped."""
         with self.snapshot(f"be read at batch {batch}"):
-            _, whole, _, _ = self._sealed(batch)
+            whole = self.sealed(batch).models
             if whole is None or batch <= self.head().dropped:
                 return {}
             rows = self._db.execute(
@@ -185,7 +220,7 @@ class Reader:
             head = self.head()
             rows = self._db.execute("SELECT batch, sha256 FROM events ORDER BY batch").fetchall()
             for batch, own in rows:
-                if not 0 < batch <= head.batches or self._sealed(batch)[2] != own:
+                if not 0 < batch <= head.batches or self.sealed(batch).events != own:
                     raise self._damaged(f"batch {batch}: its events")
         if len(rows) != head.kept:
             raise self._damaged("the list of batches whose events are kept")
@@ -194,12 +229,13 @@ class Reader:
     def events(self, batch: int) -> bytes | None:
         """Give the events of a batch, if they are kept."""
         with self.snapshot(f"be read at batch {batch}"):
-            wanted = self._sealed(batch)[2]
+            wanted = self.sealed(batch).events
             row = self._db.execute("SELECT data FROM events WHERE batch = ?", (batch,)).fetchone()
             if row is None:
-                # A list that is too short is noticed there; if not, the row was let go.
-                let_go = self.retention.strategy != "all" and batch not in self.kept()
-                if wanted is None or let_go:
+                # `kept` notices a list that is too short; where it does not, the row was let go.
+                if wanted is None:
+                    return None
+                if self.retention.strategy != "all" and batch not in self.kept():
                     return None
         if row is None or sha256(row[0]) != wanted:
             raise self._damaged(f"batch {batch}: its events")
@@ -239,6 +275,12 @@ class Reader:
             head.checkpoint, {(width, name): data for name, width, _, data, _ in rows}
         )
 
+    def pages(self) -> list[str]:
+        """Tell what SQLite finds wrong with the pages of the file."""
+        with self.snapshot():
+            rows = self._db.execute("PRAGMA integrity_check").fetchall()
+        return [text for (text,) in rows if text != "ok"]
+
     def backup(self, path: Path) -> None:
         """Copy the store, as it is now, into a new file, which appears when it is whole.
 
@@ -258,24 +300,6 @@ class Reader:
         ):
             self._db.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")
-
-    def _sealed(self, batch: int) -> tuple[Entry, bytes | None, bytes | None, bytes]:
-        """Read an entry, the SHA-256 of its models and of its events, and its seal."""
-        with self.snapshot(f"be read at batch {batch}"):
-            row = self._db.execute(
-                f"SELECT {_ENTRY}, models_sha256, events_sha256, seal FROM ledger WHERE batch = ?",
-                (batch,),
-            ).fetchone()
-            statistics = self._db.execute(
-                "SELECT family, width, t, u FROM statistics WHERE batch = ? ORDER BY family, width",
-                (batch,),
-            ).fetchall()
-            if row is None and not 0 < batch <= (count := self.head().batches):
-                raise InputError(f"there is no batch {batch}: {self.path} has {count}")
-        if row is None or entry_seal(row[:-1], statistics) != row[-1]:
-            raise self._damaged(f"batch {batch}: its entry in the ledger or its statistics")
-        entry = replace(Entry(*row[:8]), statistics=tuple(Statistic(*s) for s in statistics))
-        return entry, row[8], row[9], row[10]
 
     def _damaged(self, what: str) -> FormatError:
         return FormatError(f"{self.path} is damaged: {what}; restore a backup")
