@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from chaos.accidents import every_call, random_kills, use_journal
+from chaos.accidents import every_call, prepare, random_kills
 from chaos.damage import cut, damage, flip
 
 #: What must not have happened, ever.
@@ -33,12 +33,15 @@ def main() -> int:
     parser.add_argument("--journal", choices=["WAL", "DELETE"], default="WAL")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    use_journal(options.journal)
+    prepare(options.journal)
     batches, times, seed = options.batches, options.times, options.seed
     jobs: dict[str, list[tuple[str, Callable[[], Counter[str]]]]] = {
         "kills": [("killed in each call", partial(every_call, batches, "KILL", False))],
         "faults": [
-            (f"{effect} in each call" + " from then on" * lasting, partial(every_call, batches, effect, lasting))
+            (
+                f"{effect} in each call" + " from then on" * lasting,
+                partial(every_call, batches, effect, lasting),
+            )
             for effect in ("ENOSPC", "EIO")
             for lasting in (False, True)
         ],

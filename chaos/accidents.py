@@ -18,10 +18,12 @@ from gofstream.stream import files
 SAYING = ("write",)
 
 
-def use_journal(kind: Literal["WAL", "DELETE"]) -> None:
-    """Treat this machine's disks as local, or as if on a network, from now on in this process."""
+def prepare(kind: Literal["WAL", "DELETE"]) -> None:
+    """Treat disks as local, or as if on a network, and be impatient, from now on in this process."""
     if kind == "DELETE":
         files.LOCAL = frozenset()
+    # A lock that fails looks like one that another process holds: nobody is worth waiting for.
+    files.PATIENCE = 0.1
 
 
 def parts(path: Path) -> list[Path]:
@@ -29,7 +31,9 @@ def parts(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
 
 
-def every_call(batches: int, effect: Literal["KILL", "ENOSPC", "EIO"], lasting: bool) -> Counter[str]:
+def every_call(
+    batches: int, effect: Literal["KILL", "ENOSPC", "EIO"], lasting: bool
+) -> Counter[str]:
     """Let each call of a short run go wrong, one run for each; count what came of it."""
     counts: Counter[str] = Counter()
     with TemporaryDirectory() as folder:
@@ -90,7 +94,9 @@ def _job(path: Path, batches: int) -> Job:
     return lambda: write(path, batches)
 
 
-def _faults(seen: Outcome, effect: Literal["KILL", "ENOSPC", "EIO"], lasting: bool) -> Iterator[Fault]:
+def _faults(
+    seen: Outcome, effect: Literal["KILL", "ENOSPC", "EIO"], lasting: bool
+) -> Iterator[Fault]:
     for call, count in Counter(seen.calls).items():
         yield from (Fault(call, nth, effect, lasting) for nth in range(1, count + 1))
 

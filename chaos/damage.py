@@ -96,8 +96,7 @@ def _taken_for_new(path: Path) -> int:
     try:
         with Store(path) as store:
             return sum(
-                store.find(name(number), digest(number)) is None
-                for number in range(1, BATCHES + 1)
+                store.find(name(number), digest(number)) is None for number in range(1, BATCHES + 1)
             )
     except GofstreamError:
         return 0

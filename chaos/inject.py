@@ -1,7 +1,7 @@
 """Running something while a chosen system call fails, or while the process is killed in it.
 
-`strace` does both. A job is a command, or a function that runs in a fork of this process: that takes
-a hundredth of the time, since nothing is imported anew.
+`strace` does both. A job is a command, or a function that runs in a fork of this process, which is
+a hundred times quicker, since nothing is imported anew.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Job = Sequence[str] | Callable[[], int]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The ``nth`` call of a kind kills the process, or fails; with ``lasting``, all later ones too."""
+    """The ``nth`` call of a kind kills the process, or fails; so do later ones if ``lasting``."""
 
     call: str
     nth: int
@@ -43,7 +43,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a job did: its exit code (−9 if killed), what it printed, the calls that were watched."""
+    """What a job did: its exit code (−9 if killed), what it said, the calls that were watched."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""A writer to be killed: it puts made-up batches into a store, and says when each is acknowledged."""
+"""A writer to be killed: it puts made-up batches into a store, and says when each is safe."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +21,7 @@ WITHOUT_LOCKS = frozenset({"afs", "fuse.eosxd", "fuse.rclone", "fuse.s3fs", "fus
 #: Seconds to wait for another process to finish its transaction.
 PATIENCE = 30.0
 
+_INTERRUPTED = (sqlite3.SQLITE_READONLY_ROLLBACK, sqlite3.SQLITE_READONLY_RECOVERY)
 _LACKS = {
     sqlite3.SQLITE_FULL: "make room on its disk",
     sqlite3.SQLITE_IOERR: "look after its disk",
@@ -90,6 +91,19 @@ def connect(path: Path, mode: Literal["ro", "rw", "rwc"]) -> sqlite3.Connection:
         )
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     return sqlite3.connect(uri, uri=True, timeout=PATIENCE, isolation_level=None)
+
+
+def finish_interrupted(path: Path) -> None:
+    """Let SQLite undo what a killed writer had half done, which a reader may not do."""
+    with closing(connect(path, "ro")) as db:
+        try:
+            db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode not in _INTERRUPTED:
+                raise
+    with closing(connect(path, "rw")) as db:
+        db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 from gofstream.errors import FormatError, InputError
 from gofstream.stream import schema
-from gofstream.stream.files import appearing, connect, troubles
+from gofstream.stream.files import appearing, connect, finish_interrupted, troubles
 from gofstream.stream.rows import (
     Alarm,
     Checkpoint,
@@ -72,6 +72,7 @@ class Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
         with troubles(path, "be opened"):
+            finish_interrupted(path)
             self._db = connect(path, self._mode)
         try:
             self._open()

@@ -87,9 +87,10 @@ class Store(Reader):
         """
         described = _described(about, retention)
         with troubles(path, "be made"):
-            journal(path)
+            kind = journal(path)
             with appearing(path) as partial, closing(connect(partial, "rwc")) as db:
                 schema.make(db, described)
+                db.execute(f"PRAGMA journal_mode = {kind}")
         return cls(path)
 
     @classmethod
