@@ -19,7 +19,7 @@ SAYING = ("write",)
 
 
 def prepare(kind: Literal["WAL", "DELETE"]) -> None:
-    """Treat disks as local, or as if on a network, and be impatient, from now on in this process."""
+    """Treat disks as local or as on a network, and be impatient, from now on in this process."""
     if kind == "DELETE":
         files.LOCAL = frozenset()
     # A lock that fails looks like one that another process holds: nobody is worth waiting for.
