@@ -11,7 +11,9 @@ from functools import partial
 
 from chaos.accidents import every_call, prepare, random_kills
 from chaos.damage import cut, damage, flip
+from chaos.inject import Effect
 
+ERRORS: tuple[Effect, ...] = ("ENOSPC", "EIO")
 #: What must not have happened, ever.
 BAD = (
     "lost",
@@ -30,19 +32,21 @@ def main() -> int:
     parser.add_argument("kinds", nargs="*", help="kills, faults, random, damage (default: all)")
     parser.add_argument("--batches", type=int, default=6, help="of a run that is interrupted")
     parser.add_argument("--times", type=int, default=1000, help="random kills, and damaged files")
+    parser.add_argument("--stride", type=int, default=1, help="take one call in so many")
     parser.add_argument("--journal", choices=["WAL", "DELETE"], default="WAL")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     prepare(options.journal)
-    batches, times, seed = options.batches, options.times, options.seed
+    batches, stride = options.batches, options.stride
+    times, seed = options.times, options.seed
     jobs: dict[str, list[tuple[str, Callable[[], Counter[str]]]]] = {
-        "kills": [("killed in each call", partial(every_call, batches, "KILL", False))],
+        "kills": [("killed in each call", partial(every_call, batches, "KILL", False, stride))],
         "faults": [
             (
                 f"{effect} in each call" + " from then on" * lasting,
-                partial(every_call, batches, effect, lasting),
+                partial(every_call, batches, effect, lasting, stride),
             )
-            for effect in ("ENOSPC", "EIO")
+            for effect in ERRORS
             for lasting in (False, True)
         ],
         "random": [("killed at random", partial(random_kills, times, 2000, seed))],

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from chaos.inject import OTHERS, WRITES, Fault, Job, Outcome, run, run_killed
+from chaos.inject import OTHERS, WRITES, Effect, Fault, Job, Outcome, run, run_free
 from chaos.judge import everything, judge
 from chaos.writer import STOPPED, acknowledged, write
 from gofstream.stream import files
@@ -31,10 +31,11 @@ def parts(path: Path) -> list[Path]:
     return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
 
 
-def every_call(
-    batches: int, effect: Literal["KILL", "ENOSPC", "EIO"], lasting: bool
-) -> Counter[str]:
-    """Let each call of a short run go wrong, one run for each; count what came of it."""
+def every_call(batches: int, effect: Effect, lasting: bool, stride: int) -> Counter[str]:
+    """Let each call of a short run go wrong, one run for each; count what came of it.
+
+    With a ``stride``, only one call in so many.
+    """
     counts: Counter[str] = Counter()
     with TemporaryDirectory() as folder:
         whole = Path(folder) / "whole.gofs"
@@ -47,7 +48,7 @@ def every_call(
             first = Path(folder) / "first.gofs"
             seen = run(_job(first, batches), calls, parts(first) if watching else ())
             _remove(first)
-            for fault in _faults(seen, effect, lasting):
+            for fault in list(_faults(seen, effect, lasting))[::stride]:
                 path = Path(folder) / "run.gofs"
                 job = _job(path, batches)
                 outcome = run(job, [fault.call], parts(path) if watching else (), fault)
@@ -67,7 +68,7 @@ def random_kills(kills: int, batches: int, seed: int) -> Counter[str]:
     with TemporaryDirectory() as folder:
         path, whole = Path(folder) / "run.gofs", Path(folder) / "whole.gofs"
         while counts["kills"] < kills:
-            outcome = run_killed(_job(path, batches), after=rng.expovariate(50.0))
+            outcome = run_free(_job(path, batches), kill_after=rng.expovariate(10.0))
             counts["kills"] += outcome.code == -9
             said |= acknowledged(outcome.out)
             verdict = judge(path, said)
@@ -85,7 +86,7 @@ def random_kills(kills: int, batches: int, seed: int) -> Counter[str]:
 
 def write_whole(path: Path, batches: int) -> None:
     """Let a writer finish, with nothing in its way."""
-    outcome = run(_job(path, batches), ["linkat"])
+    outcome = run_free(_job(path, batches))
     if outcome.code:
         raise RuntimeError(f"{path} could not be completed: {outcome.out}")
 

@@ -22,6 +22,7 @@ WRITES = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink", "linkat")
 #: Calls that everybody makes: to be watched on named files only.
 OTHERS = ("openat", "fcntl", "pread64")
 
+Effect = Literal["KILL", "ENOSPC", "EIO"]
 Job = Sequence[str] | Callable[[], int]
 
 
@@ -31,7 +32,7 @@ class Fault:
 
     call: str
     nth: int
-    effect: Literal["KILL", "ENOSPC", "EIO"]
+    effect: Effect
     lasting: bool = False
 
     @property
@@ -81,18 +82,18 @@ def run(
     return Outcome(code, out, tuple(made))
 
 
-def run_killed(job: Job, after: float) -> Outcome:
-    """Run a job and kill it after so many seconds, wherever it is then."""
+def run_free(job: Job, kill_after: float | None = None) -> Outcome:
+    """Run a job as it is, and kill it after so many seconds, wherever it is then."""
     if callable(job):
         pid, pipe = _fork(job)
-    else:
-        process = subprocess.Popen(job, stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        pid, pipe = process.pid, os.dup(process.stdout.fileno())
-    if callable(job):
         os.kill(pid, signal.SIGCONT)
-    time.sleep(after)
-    os.kill(pid, signal.SIGKILL)
+    else:
+        pipe, writing = os.pipe()
+        pid = subprocess.Popen(job, stdout=writing).pid
+        os.close(writing)
+    if kill_after is not None:
+        time.sleep(kill_after)
+        os.kill(pid, signal.SIGKILL)
     out = _drain(pipe)
     _, status = os.waitpid(pid, 0)
     return Outcome(os.waitstatus_to_exitcode(status), out, ())

@@ -13,7 +13,8 @@ from chaos.__main__ import BAD
 from chaos.inject import Fault, run
 from chaos.judge import judge
 
-from gofstream.stream.reader import Reader
+from gofstream.stream.rows import Entry, Retention
+from gofstream.stream.store import Store
 
 ROOT = Path(__file__).parents[1]
 
@@ -41,11 +42,48 @@ def test_damaged_files() -> None:
 
 
 @pytest.mark.parametrize("journal", ["WAL", "DELETE"])
-def test_killed_in_each_call(journal: str) -> None:
-    """A run of one batch, its making included, killed in every call that touches the disk."""
-    (counts,) = chaos("kills", "--batches", "1", "--journal", journal)
-    assert counts["runs"] >= 60
-    assert counts["pwrite64 KILL"] >= 20
-    assert counts["fdatasync KILL"] >= 4
+def test_killed_in_calls(journal: str) -> None:
+    """A run of two batches, its making included, killed in one call out of ten."""
+    (counts,) = chaos("kills", "--batches", "2", "--stride", "10", "--journal", journal)
+    assert counts["runs"] >= 15
+    assert counts["pwrite64 KILL"] >= 5
     assert counts["write KILL"] == 1
     assert not any(counts[bad] for bad in BAD)
+
+
+def test_failing_calls() -> None:
+    """The disk is full, or broken, once or from then on: told, and nothing is lost."""
+    found = chaos("faults", "--batches", "1", "--stride", "12")
+    assert [f"{f['what']}" for f in found] == [
+        f"{error} in each call{more}"
+        for error in ("ENOSPC", "EIO")
+        for more in ("", " from then on")
+    ]
+    for counts in found:
+        assert counts["runs"] >= 8
+        assert counts["errors told"] >= 3
+        assert not any(counts[bad] for bad in BAD)
+
+
+def test_a_command_can_be_killed_in_a_call(tmp_path: Path) -> None:
+    """Of the files that are watched, by count; without the fault the same command ends well."""
+    code = "import os; f = os.open('watched', 66); [os.pwrite(f, b'x', i) for i in range(5)]"
+    command = [sys.executable, "-c", f"import os; os.chdir({str(tmp_path)!r}); {code}"]
+    watched = tmp_path / "watched"
+    outcome = run(command, ["pwrite64"], [watched])
+    assert (outcome.code, outcome.calls) == (0, ("pwrite64",) * 5)
+    watched.unlink()
+    outcome = run(command, ["pwrite64"], [watched], Fault("pwrite64", 4, "KILL"))
+    assert outcome.code == -9
+    assert watched.read_bytes() == b"xxx"
+
+
+def test_the_judge_sees_what_is_lost_or_twice(tmp_path: Path) -> None:
+    """Otherwise its silence would mean nothing."""
+    path = tmp_path / "run.gofs"
+    assert judge(path, {"a": "1"}).lost == ("a",)
+    with Store.create(path, {}, Retention("sat")) as store:
+        for number, (name, digest) in enumerate([("a", "1"), ("b", "2"), ("c", "2")], start=1):
+            store.append(Entry(number, name, digest, 0.0, 1, 1.0))
+    verdict = judge(path, {"a": "1", "b": "3", "d": "4"})
+    assert (verdict.batches, verdict.lost, verdict.twice) == (3, ("b", "d"), ("b", "c"))

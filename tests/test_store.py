@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
-import os
 import re
-import resource
 import sqlite3
-import subprocess
-import sys
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +17,6 @@ from chaos.writer import ABOUT, RETENTION, made
 
 from gofstream.errors import (
     FormatError,
-    GofstreamError,
     IdentityError,
     InputError,
     SettingsError,
@@ -125,7 +118,7 @@ def test_offered_twice(path: Path) -> None:
         assert store.append(entry, **rest) == Receipt(2, new=False)
         other = replace(entry, number=4, digest="f00d")
         with pytest.raises(IdentityError, match=rf"batch-00002.*{entry.digest}.*f00d"):
-            store.append(other, **rest)
+            store.append(other)
         assert store.find(entry.name, entry.digest) == store.entry(2)
         assert store.find("batch-00004", "f00d") is None
         assert everything(path) == before

@@ -151,9 +151,11 @@ class StoreMachine(RuleBasedStateMachine):
             assert reader.alarms() == [self.alarms[batch] for batch in sorted(self.alarms)]
             assert reader.checkpoint() == self.checkpoint
             head = reader.head()
-            assert head.model_bytes == sum(len(m) for ms in self.models.values() for m in ms.values())
+            assert head.model_bytes == sum(
+                len(m) for ms in self.models.values() for m in ms.values()
+            )
             assert head.event_bytes == sum(map(len, self.events.values()))
 
 
 TestStore = StoreMachine.TestCase
-TestStore.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestStore.settings = settings(max_examples=12, stateful_step_count=16, deadline=None)
