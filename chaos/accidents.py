@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from chaos.inject import OTHERS, WRITES, Effect, Fault, Job, Outcome, run, run_free
+from chaos.inject import LOCKS, OTHERS, WRITES, Effect, Fault, Job, Outcome, run, run_free
 from chaos.judge import everything, judge
 from chaos.writer import STOPPED, acknowledged, write
 from gofstream.stream import files
@@ -22,7 +22,7 @@ def prepare(kind: Literal["WAL", "DELETE"]) -> None:
     """Treat disks as local or as on a network, and be impatient, from now on in this process."""
     if kind == "DELETE":
         files.LOCAL = frozenset()
-    # A lock that fails looks like one that another process holds: nobody is worth waiting for.
+    # A memory of locks that cannot be had looks like another process's: nobody is to be waited for.
     files.PATIENCE = 0.1
 
 
@@ -42,8 +42,8 @@ def every_call(batches: int, effect: Effect, lasting: bool, stride: int) -> Coun
         write_whole(whole, batches)
         right = everything(whole)
         groups: tuple[tuple[tuple[str, ...], bool], ...] = ((WRITES, False), (OTHERS, True))
-        if effect == "KILL":
-            groups += ((SAYING, False),)
+        if effect == "KILL":  # locks are no matter of the disk, and saying none of the store's
+            groups += ((LOCKS, True), (SAYING, False))
         for calls, watching in groups:
             first = Path(folder) / "first.gofs"
             seen = run(_job(first, batches), calls, parts(first) if watching else ())
@@ -78,7 +78,8 @@ def random_kills(kills: int, batches: int, seed: int) -> Counter[str]:
             if outcome.code == 0:  # it was done before it was killed
                 write_whole(whole, batches)
                 counts["not as if nothing had happened"] += everything(path) != everything(whole)
-                _remove(path), _remove(whole)
+                _remove(path)
+                _remove(whole)
                 said = {}
                 counts["whole runs"] += 1
     return counts

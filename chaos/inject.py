@@ -20,7 +20,8 @@ from typing import Literal
 #: The calls by which SQLite and we change files or wait for the disk.
 WRITES = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink", "linkat")
 #: Calls that everybody makes: to be watched on named files only.
-OTHERS = ("openat", "fcntl", "pread64")
+OTHERS = ("openat", "pread64")
+LOCKS = ("fcntl",)
 
 Effect = Literal["KILL", "ENOSPC", "EIO"]
 Job = Sequence[str] | Callable[[], int]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,7 +73,7 @@ def write(path: Path, last: int) -> int:
         with _twice(lambda: _opened(path)) as store:
             for number in range(max(1, store.head().batches), last + 1):
                 entry, rest = made(number)
-                receipt = _twice(lambda e=entry, r=rest: store.append(e, **r))
+                receipt = _twice(partial(store.append, entry, **rest))
                 if receipt.number != number:
                     raise AssertionError(f"batch {number} became {receipt.number}")
                 say(f"ack {number}")

@@ -210,7 +210,7 @@ def test_alarms_are_acknowledged_once(path: Path) -> None:
         assert (seen.by, seen.acknowledged) == ("shift leader", 5.0)
         assert page.acknowledge(2, by="somebody else", at=6.0) == seen
         assert [alarm.acknowledged for alarm in store.alarms()] == [5.0, None]
-        with pytest.raises(InputError, match="batch 3 .* no alarm"):
+        with pytest.raises(InputError, match=r"batch 3 .* no alarm"):
             page.acknowledge(3, by="x", at=1.0)
         assert store.append(made(5)[0], **made(5)[1]).new
         with pytest.raises(InputError, match="alarm of another batch"):
@@ -368,13 +368,12 @@ def test_a_locked_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(StoppedError, match=r"take batch 2 .*locked.*another process"):
-                store._db.execute("PRAGMA busy_timeout = 50")
                 store.append(made(2)[0])
         assert store.append(made(2)[0]).new
 
 
 def test_a_file_that_may_not_grow(path: Path) -> None:
-    """A full disk, as the kernel tells it: told, undone, and the store goes on when there is room."""
+    """A full disk: told, undone, and the store goes on when there is room."""
     with filled(path, 3) as store:
         before = everything(path)
         pages = store._db.execute("PRAGMA page_count").fetchone()[0]
@@ -412,6 +411,7 @@ def test_size_of_a_batch(path: Path) -> None:
 
 
 def damaged_by(path: Path, statement: str) -> None:
+    """Change one row behind the store's back."""
     with closing(sqlite3.connect(path)) as db:
         assert db.execute(statement).rowcount == 1
         db.commit()

@@ -74,7 +74,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.entries)
     @rule(data=st.data())
     def offer_again(self, data: st.DataObject) -> None:
-        """The same batch, and another one under its name."""
+        """Offer a batch that is there, and another one under its name."""
         entry = data.draw(st.sampled_from(self.entries))
         again = replace(entry, number=len(self.entries) + 1, arrived=9.9e9)
         assert self.store.append(again) == Receipt(entry.number, new=False)
@@ -140,7 +140,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def all_is_there(self) -> None:
-        """A reader beside the writer sees just what should be there."""
+        """See, beside the writer, just what should be there."""
         with Reader(self.path) as reader:
             assert verify(reader) == len(self.entries)
             assert reader.entries() == self.entries
