@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chaos.inject import say
-from gofstream.errors import StoppedError
+from gofstream.errors import FormatError, StoppedError
 from gofstream.stream.rows import Alarm, Entry, Retention, Statistic
 from gofstream.stream.store import Store
 
@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 ABOUT = {"widths": [0.3, 1.4], "reference": "made up"}
 RETENTION = Retention("one", batches=3, reservoir=True)
+#: What may be raised when a disk fails; SQLite takes a page that cannot be read for a damaged one.
+CLEAN = (StoppedError, FormatError)
 #: Exit code of a writer that had to stop, and said why.
 STOPPED = 4
 
@@ -77,7 +79,7 @@ def write(path: Path, last: int) -> int:
                 if receipt.number != number:
                     raise AssertionError(f"batch {number} became {receipt.number}")
                 say(f"ack {number}")
-    except StoppedError as error:
+    except CLEAN as error:
         say(f"stopped {error}")
         return STOPPED
     return 0
@@ -92,7 +94,7 @@ def _opened(path: Path) -> Store:
 def _twice(step: Callable[[], T]) -> T:
     try:
         return step()
-    except StoppedError as error:
+    except CLEAN as error:
         say(f"again {error}")
         return step()
 

@@ -130,8 +130,8 @@ def troubles(path: Path, what: str) -> Iterator[None]:
         if advice := _LACKS.get(code):
             raise StoppedError(f"{path} cannot {what} ({error}); {advice}") from error
         raise FormatError(
-            f"{path} cannot {what} ({error}): it is damaged, or no store of gofstream; restore a "
-            "backup"
+            f"{path} cannot {what} ({error}): it or its disk is damaged, or it is no store of "
+            "gofstream; restore a backup"
         ) from error
     except OSError as error:
         raise StoppedError(
