@@ -49,7 +49,7 @@ def main() -> int:
             for effect in ERRORS
             for lasting in (False, True)
         ],
-        "random": [("killed at random", partial(random_kills, times, 2000, seed))],
+        "random": [("killed at random", partial(random_kills, times, 500, seed))],
         "damage": [
             ("bits flipped", partial(damage, flip, times, seed)),
             ("ends cut off", partial(damage, cut, times, seed)),

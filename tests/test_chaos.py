@@ -43,25 +43,25 @@ def test_damaged_files() -> None:
 
 @pytest.mark.parametrize("journal", ["WAL", "DELETE"])
 def test_killed_in_calls(journal: str) -> None:
-    """A run of two batches, its making included, killed in one call out of ten."""
-    (counts,) = chaos("kills", "--batches", "2", "--stride", "10", "--journal", journal)
-    assert counts["runs"] >= 15
-    assert counts["pwrite64 KILL"] >= 5
+    """A run of two batches, its making included, killed in one call out of fourteen."""
+    (counts,) = chaos("kills", "--batches", "2", "--stride", "14", "--journal", journal)
+    assert counts["runs"] >= 12
+    assert counts["pwrite64 KILL"] >= 4
     assert counts["write KILL"] == 1
     assert not any(counts[bad] for bad in BAD)
 
 
 def test_failing_calls() -> None:
     """The disk is full, or broken, once or from then on: told, and nothing is lost."""
-    found = chaos("faults", "--batches", "1", "--stride", "12")
+    found = chaos("faults", "--batches", "1", "--stride", "14")
     assert [f"{f['what']}" for f in found] == [
         f"{error} in each call{more}"
         for error in ("ENOSPC", "EIO")
         for more in ("", " from then on")
     ]
     for counts in found:
-        assert counts["runs"] >= 8
-        assert counts["errors told"] >= 3
+        assert counts["runs"] >= 6
+        assert counts["errors told"] >= 2
         assert not any(counts[bad] for bad in BAD)
 
 

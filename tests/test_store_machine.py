@@ -158,4 +158,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStore = StoreMachine.TestCase
-TestStore.settings = settings(max_examples=12, stateful_step_count=16, deadline=None)
+TestStore.settings = settings(max_examples=10, stateful_step_count=16, deadline=None)
