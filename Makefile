@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
 
-.PHONY: demo test lint bench validate clean
+.PHONY: demo test lint bench validate chaos clean
 
 demo: $(DONE)
 	$(BIN)/gofstream demo --out out/demo.png
@@ -22,6 +22,10 @@ bench: $(DONE)
 
 validate: $(DONE)
 	$(BIN)/python -m validation
+
+chaos: $(DONE)
+	$(BIN)/python -m chaos
+	$(BIN)/python -m chaos kills faults --batches 3 --journal DELETE
 
 clean:
 	rm -rf $(VENV) out build dist

@@ -52,6 +52,10 @@ class WidthError(InputError):
     """No usable kernel width follows from the reference."""
 
 
+class IdentityError(InputError):
+    """A batch came under a name that another one has already."""
+
+
 class SettingsError(GofstreamError):
     """A setting is unknown or has a value that is not allowed."""
 
@@ -65,7 +69,7 @@ class StoppedError(GofstreamError):
 
 
 class FormatError(GofstreamError):
-    """A stored model is damaged or was not written by this package."""
+    """A stored model, null or run is damaged, or was not written by this package."""
 
 
 class FetchError(GofstreamError):
@@ -168,6 +172,11 @@ def printable(text: str) -> str:
     pt\x1b[31m of 日本\u202e
     """
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def short(text: str | None) -> str:
+    """Cut a stored value to what fits into a message."""
+    return "nothing" if text is None else text if len(text) < 80 else text[:77] + "..."
 
 
 def _readable(size: int) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.errors import FormatError, InputError, nearest_names
+from gofstream.errors import FormatError, InputError, nearest_names, short
 from gofstream.statistics import STATISTICS
 
 Floats = NDArray[np.float64]
@@ -119,8 +119,8 @@ class NullFile:
         for key in ("format", "version", *wanted) if stored else ():
             if stored.get(key) != wanted[key]:
                 raise FormatError(
-                    f"{self.path} was made with another {key}: {_short(stored.get(key))} there, "
-                    f"{_short(wanted[key])} here; give another file, or make this one anew"
+                    f"{self.path} was made with another {key}: {short(stored.get(key))} there, "
+                    f"{short(wanted[key])} here; give another file, or make this one anew"
                 )
 
     def blocks(self) -> set[tuple[int, int]]:
@@ -203,7 +203,3 @@ def describe_null(path: Path) -> dict[str, Any]:
         return about | {"toys": fewest * int(about["toys_per_block"])}
     except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{path} is not a whole null file ({error}); make it anew") from error
-
-
-def _short(text: str | None) -> str:
-    return "nothing" if text is None else text if len(text) < 80 else text[:77] + "..."

@@ -1,0 +1,1 @@
+"""What kills, full disks and damage do to a store: nothing that was acknowledged may be lost."""

@@ -1,0 +1,122 @@
+"""Kills and failing disks: a writer at every call it makes, and at random moments."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from chaos.inject import LOCKS, OTHERS, WRITES, Effect, Fault, Job, Outcome, run, run_free
+from chaos.judge import everything, judge
+from chaos.writer import STOPPED, acknowledged, write
+from gofstream.stream import files
+
+#: What a writer says by: to be killed there is to be killed before it acknowledges.
+SAYING = ("write",)
+
+
+def prepare(kind: Literal["WAL", "DELETE"]) -> None:
+    """Treat disks as local or as on a network, and be impatient, from now on in this process."""
+    if kind == "DELETE":
+        files.LOCAL = frozenset()
+    # A memory of locks that cannot be had looks like another process's: nobody is to be waited for.
+    files.PATIENCE = 0.1
+
+
+def parts(path: Path) -> list[Path]:
+    """Name the files that SQLite may make of a store."""
+    return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm", "-journal")]
+
+
+def every_call(batches: int, effect: Effect, lasting: bool, stride: int) -> Counter[str]:
+    """Let each call of a short run go wrong, one run for each; count what came of it.
+
+    With a ``stride``, only one call in so many.
+    """
+    counts: Counter[str] = Counter()
+    with TemporaryDirectory() as folder:
+        whole = Path(folder) / "whole.gofs"
+        write_whole(whole, batches)
+        right = everything(whole)
+        groups: tuple[tuple[tuple[str, ...], bool], ...] = ((WRITES, False), (OTHERS, True))
+        if effect == "KILL":  # locks are no matter of the disk, and saying none of the store's
+            groups += ((LOCKS, True), (SAYING, False))
+        for calls, watching in groups:
+            first = Path(folder) / "first.gofs"
+            seen = run(_job(first, batches), calls, parts(first) if watching else ())
+            _remove(first)
+            for fault in list(_faults(seen, effect, lasting))[::stride]:
+                path = Path(folder) / "run.gofs"
+                job = _job(path, batches)
+                outcome = run(job, [fault.call], parts(path) if watching else (), fault)
+                counts[f"{fault.call} {effect}"] += 1
+                counts.update(_came_of(path, outcome, effect == "KILL"))
+                write_whole(path, batches)
+                counts["not as if nothing had happened"] += everything(path) != right
+                _remove(path)
+    return counts
+
+
+def random_kills(kills: int, batches: int, seed: int) -> Counter[str]:
+    """Kill writers of one long store again and again, until it has all batches; count."""
+    counts: Counter[str] = Counter()
+    rng = random.Random(seed)
+    said: dict[str, str] = {}
+    with TemporaryDirectory() as folder:
+        path, whole = Path(folder) / "run.gofs", Path(folder) / "whole.gofs"
+        while counts["kills"] < kills:
+            outcome = run_free(_job(path, batches), kill_after=rng.expovariate(10.0))
+            counts["kills"] += outcome.code == -9
+            said |= acknowledged(outcome.out)
+            verdict = judge(path, said)
+            counts["lost"] += len(verdict.lost)
+            counts["twice"] += len(verdict.twice)
+            counts["most batches"] = max(counts["most batches"], verdict.batches)
+            if outcome.code == 0:  # it was done before it was killed
+                write_whole(whole, batches)
+                counts["not as if nothing had happened"] += everything(path) != everything(whole)
+                _remove(path)
+                _remove(whole)
+                said = {}
+                counts["whole runs"] += 1
+    return counts
+
+
+def write_whole(path: Path, batches: int) -> None:
+    """Let a writer finish, with nothing in its way."""
+    outcome = run_free(_job(path, batches))
+    if outcome.code:
+        raise RuntimeError(f"{path} could not be completed: {outcome.out}")
+
+
+def _job(path: Path, batches: int) -> Job:
+    return lambda: write(path, batches)
+
+
+def _faults(
+    seen: Outcome, effect: Literal["KILL", "ENOSPC", "EIO"], lasting: bool
+) -> Iterator[Fault]:
+    for call, count in Counter(seen.calls).items():
+        yield from (Fault(call, nth, effect, lasting) for nth in range(1, count + 1))
+
+
+def _came_of(path: Path, outcome: Outcome, killed: bool) -> Counter[str]:
+    verdict = judge(path, acknowledged(outcome.out))
+    clean = outcome.code in ((-9,) if killed else (0, STOPPED))
+    return Counter(
+        {
+            "lost": len(verdict.lost),
+            "twice": len(verdict.twice),
+            "not clean": not clean,
+            "runs": 1,
+            "errors told": "again " in outcome.out,
+        }
+    )
+
+
+def _remove(path: Path) -> None:
+    for part in parts(path):
+        part.unlink(missing_ok=True)
