@@ -76,7 +76,7 @@ def _write_root(path: Path, columns: dict[str, Floats]) -> None:
 
 
 def _expo1d(rng: np.random.Generator) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    nominal = expo1d.reference(200_000, rng)[:, 0]
+    nominal = expo1d.reference(150_000, rng)[:, 0]
     seen = expo1d.reference(rng.poisson(4000), rng)[:, 0]
     peak = expo1d.SIGNALS["narrow"].draw(rng.poisson(48), rng)[:, 0]
     return {"x": nominal}, {"x": rng.permutation(np.concatenate([seen, peak]))}
