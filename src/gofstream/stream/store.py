@@ -272,9 +272,7 @@ class Store(Reader):
         )
         return replace(head, batches=entry.number, chain=seal("chain", head.chain, own))
 
-    def _put_models(
-        self, head: Head, models: Mapping[int, tuple[bytes, bytes]], drop: int
-    ) -> Head:
+    def _put_models(self, head: Head, models: Mapping[int, tuple[bytes, bytes]], drop: int) -> Head:
         dropped = max(head.dropped, drop)
         gone = self._db.execute(
             "DELETE FROM models WHERE batch > ? AND batch <= ? "
