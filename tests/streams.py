@@ -16,7 +16,7 @@ from gofstream.settings import Settings
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.rows import Retention
 
-NOMINAL = 80.0
+NOMINAL = 50.0
 EPOCH, WINDOW, EVERY = 5, 2, 4
 SAT = Retention("sat")
 
@@ -35,8 +35,8 @@ class Offer:
 def learner() -> Learner:
     """Prepare a small reference at two widths."""
     rng = np.random.default_rng(2)
-    reference = Sample.from_array(expo1d.reference(8000, rng), name="reference")
-    settings = Settings(widths=(0.4, 1.5), n_centres=40)
+    reference = Sample.from_array(expo1d.reference(4000, rng), name="reference")
+    settings = Settings(widths=(0.4, 1.5), n_centres=30)
     return Learner.prepare(reference, settings, expected=NOMINAL, rng=rng)
 
 
@@ -50,7 +50,7 @@ def batch(seed: int, expected: float = NOMINAL, signal: float = 0.0) -> Sample:
 def offers() -> tuple[Offer, ...]:
     """Make a stream with something of everything, over more than two epochs."""
     made = [Offer(f"b{n:02d}", batch(n), None if n % 3 else 1.04 * NOMINAL) for n in range(1, 17)]
-    made[1] = Offer("b02", batch(2, 200.0), 200.0)
+    made[1] = Offer("b02", batch(2, 75.0), 75.0)
     made[3] = Offer("b04", None)
     made[8] = Offer("b09", None, why="no such column")
     made[9] = Offer("b10", batch(10, 40.0), 40.0)

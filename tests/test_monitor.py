@@ -100,7 +100,7 @@ def test_states_and_notes(whole: dict[str, Any]) -> None:
     """What became of each, and why; models only of the batches after the checkpoint."""
     entries = {entry.name: entry for entry in whole["entries"]}
     assert [n for n, e in entries.items() if e.state == "unmonitored"] == ["b02", "b10"]
-    assert "exposure +150.0% off" in entries["b02"].note
+    assert "exposure +50.0% off" in entries["b02"].note
     assert entries["b03"].state == "learnt"  # 4 % off
     assert (entries["b04"].state, entries["b04"].events) == ("skipped", 0)
     assert (entries["b09"].state, entries["b09"].note) == ("quarantined", "no such column")
@@ -272,7 +272,7 @@ def test_another_run_is_refused(path: Path) -> None:
 
 def test_what_a_monitor_cannot_be(path: Path) -> None:
     """Refused before a store is made; a learner that waits has no features."""
-    settings = Settings(widths=(0.4, 1.5), n_centres=40, centres_from="pooled")
+    settings = Settings(widths=(0.4, 1.5), n_centres=30, centres_from="pooled")
     waiting = replace(learner(), settings=settings, waiting=True)
     with pytest.raises(SettingsError, match="take centres from the data"):
         Monitor.open(path, waiting, None, SAT)

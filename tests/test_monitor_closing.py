@@ -82,11 +82,13 @@ def test_closing_sees_a_signal(null: NullTable, tmp_path: Path) -> None:
 
 def test_what_closing_needs(null: NullTable, tmp_path: Path) -> None:
     """Events, models, a null of as many batches and of the same reference."""
-    with stored(tmp_path / "sat.gofs", SAT) as reader:
-        with pytest.raises(InputError, match="keeps no events"):
-            judge(reader, learner(), null, 0.05)
-    with stored(tmp_path / "dropped.gofs", Retention("all"), keep_models=False) as reader:
-        with pytest.raises(InputError, match="events, but no models"):
+    for retention, keep_models, message in (
+        (SAT, True, "keeps no events"),
+        (Retention("all"), False, "events, but no models"),
+    ):
+        path = tmp_path / f"{retention.strategy}.gofs"
+        reader = stored(path, retention, keep_models)
+        with reader, pytest.raises(InputError, match=message):
             judge(reader, learner(), null, 0.05)
     with stored(tmp_path / "one.gofs", Retention("one", batches=1)) as reader:
         with pytest.raises(InputError, match="kept no events of the batches"):
@@ -108,9 +110,9 @@ def test_replay(tmp_path: Path) -> None:
         with pytest.raises(FormatError, match="made with another penalty"):
             replay(reader, other)
     assert seen[-1] == (16, 16)
-    with stored(tmp_path / "dropped.gofs", SAT, keep_models=False) as reader:
-        with pytest.raises(FormatError, match="does not keep models"):
-            replay(reader, learner())
+    reader = stored(tmp_path / "dropped.gofs", SAT, keep_models=False)
+    with reader, pytest.raises(FormatError, match="does not keep models"):
+        replay(reader, learner())
 
 
 def test_replay_notices_one_bit(tmp_path: Path) -> None:
