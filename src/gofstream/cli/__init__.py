@@ -18,6 +18,7 @@ from gofstream.cli.example import example
 from gofstream.cli.inspect import inspect
 from gofstream.cli.paper import paper
 from gofstream.cli.power import power
+from gofstream.cli.replay import replay
 from gofstream.cli.report import report
 from gofstream.cli.test import test
 from gofstream.errors import GofstreamError, StoppedError
@@ -29,7 +30,20 @@ def cli() -> None:
     """Ask whether data still look like what is expected."""
 
 
-for command in (calibrate, data, demo, describe, example, inspect, paper, power, report, test):
+COMMANDS = (
+    calibrate,
+    data,
+    demo,
+    describe,
+    example,
+    inspect,
+    paper,
+    power,
+    replay,
+    report,
+    test,
+)
+for command in COMMANDS:
     cli.add_command(command)
 
 
