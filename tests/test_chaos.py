@@ -72,7 +72,7 @@ def test_a_monitor_killed_and_with_failing_disks() -> None:
     for counts in found[:3]:
         assert counts["runs"] >= 3
     assert found[3]["kills"] == 8
-    assert found[3]["most batches"] >= 10
+    assert found[3]["most batches"] >= 1
     assert not any(counts[bad] for counts in found for bad in BAD)
 
 
