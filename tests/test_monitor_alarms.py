@@ -24,11 +24,11 @@ LENGTHS = {"epoch": 12, "window": 3, "checkpoint_every": 5}
 
 @pytest.fixture(scope="module")
 def boundary(tmp_path_factory: pytest.TempPathFactory) -> Boundary:
-    """Calibrate for one false alarm in ten epochs, with 40 and 59 streams."""
+    """Calibrate for one false alarm in ten epochs, with 24 and 39 streams."""
     plan = StreamPlan(learner(), Simulator(expo1d.reference), "expo1d", 3, epoch=12, window=3)
     folder = tmp_path_factory.mktemp("streams")
     with thread_workers(1) as executor:
-        return calibrate_alarms(plan, 0.1, folder, executor, streams_a=40, streams_b=59)
+        return calibrate_alarms(plan, 0.1, folder, executor, streams_a=24, streams_b=39)
 
 
 def stream(on: int, count: int = 24) -> list[Offer]:
