@@ -115,6 +115,8 @@ def test_states_and_notes(whole: dict[str, Any]) -> None:
 def test_taken_up_again_at_every_position(path: Path, retention: Retention) -> None:
     """All that is kept, to the last bit: statistics, models, scores, events, checkpoints."""
     uninterrupted = filled(path, retention=retention)
+    kept = {"all": [n for n in range(1, 17) if n not in (4, 9)], "one": [15, 16], "sat": []}
+    assert uninterrupted["kept"] == kept[retention.strategy]
     with opened(path, retention) as monitor:
         taught = {
             each.name: monitor.learn(each.name, each.sample, each.expected, float(each.name[1:]))
@@ -171,19 +173,6 @@ def test_learnt_at_once_and_applied_in_order(path: Path, whole: dict[str, Any]) 
                 offer(monitor, each)
     assert everything(path) == whole
     assert before == [each.sample.digest() for each in offers() if each.sample]
-
-
-def test_retention(path: Path) -> None:
-    """`all` keeps the events of what was learnt, `one` the last, `sat` none."""
-    kept = {}
-    for retention in (Retention("all"), Retention("one", batches=3), SAT):
-        other = path.with_name(f"{retention.strategy}.gofs")
-        kept[retention.strategy] = filled(other, retention=retention)["kept"]
-    assert kept == {
-        "all": [n for n in range(1, 17) if n not in (4, 9)],
-        "one": [14, 15, 16],
-        "sat": [],
-    }
 
 
 def test_offered_again(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from gofstream.stream.rows import Alarm, Retention
 from gofstream.stream.store import Store
 from streams import EPOCH, EVERY, WINDOW, offer, offers
 
+SAT = Retention("sat")
 SETTINGS = ["--set", "widths=[0.5, 1.5]", "--set", "n_centres=25"]
 
 
@@ -117,7 +119,18 @@ def test_inspect_tells_of_alarms(
     assert "alarm after batch 1: anomalous since batch 1" in out
 
 
-SAT = Retention("sat")
+def test_code_of_the_documentation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/monitor.md shows how to watch a stream from Python, and what it says is true."""
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[1] / "docs" / "monitor.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    exec(block, {})
+    assert capsys.readouterr().out == "learnt {'learnt': 3}\n"
+    with Reader(tmp_path / "run.gofs") as reader:
+        for key in reader.about():
+            assert f"`{key}`" in text
 
 
 def _about(reader: Reader) -> dict[str, object]:

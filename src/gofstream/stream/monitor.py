@@ -288,7 +288,8 @@ class Monitor:
             return None
         if after.alarm >= after.watched[-step]:
             return None
-        date = self.boundary.date(np.stack([t.stretches() for t in after.tracks], axis=1))
+        stretches = list(self._each(Track.stretches, after.tracks))
+        date = self.boundary.date(np.stack(stretches, axis=1))
         return Alarm(
             after.number,
             look.family,
