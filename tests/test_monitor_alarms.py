@@ -14,6 +14,7 @@ from gofstream.errors import FormatError
 from gofstream.execution import thread_workers
 from gofstream.inference.scale import FAMILIES
 from gofstream.inference.sequential import Boundary
+from gofstream.statistics import next_, sat
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.streams import StreamPlan, calibrate_alarms
 from gofstream.toys.sources import Simulator
@@ -31,13 +32,13 @@ def boundary(tmp_path_factory: pytest.TempPathFactory) -> Boundary:
         return calibrate_alarms(plan, 0.1, folder, executor, streams_a=24, streams_b=39)
 
 
-def stream(on: int, count: int = 24) -> list[Offer]:
-    """Make batches with a strong signal from number ``on``; some are skipped, or too large."""
+def stream(on: int, count: int = 24, signal: float = 0.5) -> list[Offer]:
+    """Make batches with a signal from number ``on``; some are skipped, or too large."""
     made = []
     for n in range(1, count + 1):
         large = n in (3, 7, 8)
         expected = 2 * NOMINAL if large else NOMINAL
-        sample = batch(100 + n, expected, 0.5 if n >= on else 0.0)
+        sample = batch(100 + n, expected, signal if n >= on else 0.0)
         made.append(Offer(f"b{n:02d}", None if n == 5 else sample, expected))
     return made
 
@@ -62,6 +63,25 @@ def test_a_signal_rings_and_is_dated(run: list[Acknowledged]) -> None:
     assert first.since in (6, 9, 10, 11)  # 7 and 8 are not monitored
     assert first.u > first.boundary
     assert first.acknowledged is None
+
+
+def test_a_date_passes_over_what_is_not_monitored(boundary: Boundary, tmp_path: Path) -> None:
+    """A weaker signal from batch 6 on: the stretch with the largest u, found offline."""
+    given = stream(6, 12, 0.25)
+    with opened(tmp_path / "run.gofs", SAT, boundary, **LENGTHS) as monitor:
+        alarm = next(done.alarm for done in watched(monitor, given) if done.alarm)
+    chosen = [n for n in (1, 2, 4, 6, 9, 10, 11, 12) if n <= alarm.batch]
+    assert alarm.batch >= 9
+    slow = np.empty((2, 2, len(chosen)))
+    for length in range(1, len(chosen) + 1):
+        samples = [given[n - 1].sample for n in chosen[-length:]]
+        for k, width in enumerate(learner().widths):
+            features = learner().features(width)
+            ratios = learner().learn(features, samples, [NOMINAL] * length).ratios
+            slow[:, k, length - 1] = sat(ratios), next_(ratios)
+    date = boundary.date(slow)
+    assert alarm.since == chosen[-date.batches]
+    assert alarm.since < 9  # so that the stretch holds 7 and 8, which do not count
 
 
 def test_an_epoch_rings_once(run: list[Acknowledged], boundary: Boundary) -> None:
