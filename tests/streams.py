@@ -13,6 +13,7 @@ from gofstream.datasets import expo1d
 from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
+from gofstream.stream.learning import Taught, learn_batch
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.rows import Retention
 
@@ -63,11 +64,20 @@ def opened(path: Path, retention: Retention = SAT, boundary: Any = None, **more:
     return Monitor.open(path, learner(), boundary, retention, **lengths)
 
 
+@cache
+def taught(given: Offer) -> Taught:
+    """Learn a batch once for all tests: `Monitor.learn` is this, and is tested to be."""
+    assert given.sample is not None
+    features = [learner().features(width) for width in learner().widths]
+    arrived = float(given.name.strip("b"))
+    return learn_batch(learner(), features, given.name, given.sample, given.expected, arrived)
+
+
 def offer(monitor: Monitor, given: Offer) -> Acknowledged:
     """Let it happen; arrivals are a matter of the name."""
     arrived = float(given.name.strip("b"))
     if given.sample is not None:
-        return monitor.apply(monitor.learn(given.name, given.sample, given.expected, arrived))
+        return monitor.apply(taught(given))
     if given.why:
         return monitor.quarantine(given.name, arrived, given.why)
     return monitor.skip(given.name, arrived)

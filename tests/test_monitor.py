@@ -117,21 +117,12 @@ def test_taken_up_again_at_every_position(path: Path, retention: Retention) -> N
     uninterrupted = filled(path, retention=retention)
     kept = {"all": [n for n in range(1, 17) if n not in (4, 9)], "one": [15, 16], "sat": []}
     assert uninterrupted["kept"] == kept[retention.strategy]
-    with opened(path, retention) as monitor:
-        taught = {
-            each.name: monitor.learn(each.name, each.sample, each.expected, float(each.name[1:]))
-            for each in offers()
-            if each.sample
-        }
     for position in range(16) if retention is SAT else (6, 13):
         again = path.with_name(f"{position}.gofs")
         for part in (offers()[:position], offers()[position:]):
             with opened(again, retention) as monitor:
                 for each in part:
-                    # What was learnt in another life of the monitor is what is learnt in this one.
-                    assert (
-                        monitor.apply(taught[each.name]) if each.sample else offer(monitor, each)
-                    ).new
+                    assert offer(monitor, each).new
         assert everything(again) == uninterrupted
 
 

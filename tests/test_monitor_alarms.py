@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,8 @@ def boundary(tmp_path_factory: pytest.TempPathFactory) -> Boundary:
         return calibrate_alarms(plan, 0.1, folder, executor, streams_a=24, streams_b=39)
 
 
-def stream(on: int, count: int = 24, signal: float = 0.5) -> list[Offer]:
+@cache
+def stream(on: int, count: int = 24, signal: float = 0.5) -> tuple[Offer, ...]:
     """Make batches with a signal from number ``on``; some are skipped, or too large."""
     made = []
     for n in range(1, count + 1):
@@ -40,10 +42,10 @@ def stream(on: int, count: int = 24, signal: float = 0.5) -> list[Offer]:
         expected = 2 * NOMINAL if large else NOMINAL
         sample = batch(100 + n, expected, signal if n >= on else 0.0)
         made.append(Offer(f"b{n:02d}", None if n == 5 else sample, expected))
-    return made
+    return tuple(made)
 
 
-def watched(monitor: Monitor, given: list[Offer]) -> list[Acknowledged]:
+def watched(monitor: Monitor, given: tuple[Offer, ...]) -> list[Acknowledged]:
     """Run a stream."""
     return [offer(monitor, each) for each in given]
 

@@ -18,7 +18,7 @@ from gofstream.stream.monitor import Monitor
 from gofstream.stream.reader import Reader
 from gofstream.stream.rows import Alarm, Retention
 from gofstream.stream.store import Store
-from streams import EPOCH, EVERY, WINDOW, offer, offers
+from streams import EPOCH, EVERY, WINDOW, offers
 
 SAT = Retention("sat")
 SETTINGS = ["--set", "widths=[0.5, 1.5]", "--set", "n_centres=25"]
@@ -40,7 +40,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     lengths = {"epoch": EPOCH, "window": WINDOW, "checkpoint_every": EVERY}
     with Monitor.open(path, learner, None, Retention("sat"), **lengths, keep_models=True) as made:
         for each in offers()[:6]:
-            offer(made, each)
+            if each.sample is None:
+                made.skip(each.name, 0.0)
+            else:
+                made.apply(made.learn(each.name, each.sample, each.expected, 0.0))
     return path
 
 
