@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from chaos.accidents import every_call, prepare, random_kills
+from chaos.accidents import MONITOR, STORE, every_call, prepare, random_kills
 from chaos.damage import cut, damage, flip
 from chaos.inject import Effect
 
 ERRORS: tuple[Effect, ...] = ("ENOSPC", "EIO")
+EFFECTS: tuple[Effect, ...] = ("KILL", *ERRORS)
 #: What must not have happened, ever.
 BAD = (
     "lost",
@@ -29,7 +30,9 @@ BAD = (
 def main() -> int:
     """Run and print one JSON line for each kind of accident; the exit code says if all is well."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kinds", nargs="*", help="kills, faults, random, damage (default: all)")
+    parser.add_argument(
+        "kinds", nargs="*", help="kills, faults, random, damage, monitor (default: all)"
+    )
     parser.add_argument("--batches", type=int, default=6, help="of a run that is interrupted")
     parser.add_argument("--times", type=int, default=1000, help="random kills, and damaged files")
     parser.add_argument("--stride", type=int, default=1, help="take one call in so many")
@@ -40,19 +43,31 @@ def main() -> int:
     batches, stride = options.batches, options.stride
     times, seed = options.times, options.seed
     jobs: dict[str, list[tuple[str, Callable[[], Counter[str]]]]] = {
-        "kills": [("killed in each call", partial(every_call, batches, "KILL", False, stride))],
+        "kills": [
+            ("killed in each call", partial(every_call, STORE, batches, "KILL", False, stride))
+        ],
         "faults": [
             (
                 f"{effect} in each call" + " from then on" * lasting,
-                partial(every_call, batches, effect, lasting, stride),
+                partial(every_call, STORE, batches, effect, lasting, stride),
             )
             for effect in ERRORS
             for lasting in (False, True)
         ],
-        "random": [("killed at random", partial(random_kills, times, 500, seed))],
+        "random": [("killed at random", partial(random_kills, STORE, times, 500, seed))],
         "damage": [
             ("bits flipped", partial(damage, flip, times, seed)),
             ("ends cut off", partial(damage, cut, times, seed)),
+        ],
+        "monitor": [
+            *(
+                (
+                    f"monitor: {effect} in each call",
+                    partial(every_call, MONITOR, batches, effect, False, stride),
+                )
+                for effect in EFFECTS
+            ),
+            ("monitor: killed at random", partial(random_kills, MONITOR, times, 100, seed, 0.3)),
         ],
     }
     bad = 0

@@ -45,6 +45,7 @@ def made(number: int) -> tuple[Entry, dict[str, Any]]:
     )
     rest: dict[str, Any] = {
         "models": {width: rng.randbytes(300) for width in (0, 1)},
+        "scores": {width: rng.randbytes(8 * number) for width in (0, 1)},
         "events": rng.randbytes(900),
         "drop_models": max(0, number - 3),
     }
@@ -72,10 +73,10 @@ def write(path: Path, last: int) -> int:
     is offered again, as a source would after a restart.
     """
     try:
-        with _twice(lambda: _opened(path)) as store:
+        with twice(lambda: _opened(path)) as store:
             for number in range(max(1, store.head().batches), last + 1):
                 entry, rest = made(number)
-                receipt = _twice(partial(store.append, entry, **rest))
+                receipt = twice(partial(store.append, entry, **rest))
                 if receipt.number != number:
                     raise AssertionError(f"batch {number} became {receipt.number}")
                 say(f"ack {number}")
@@ -91,7 +92,8 @@ def _opened(path: Path) -> Store:
     return Store.create(path, ABOUT, RETENTION)
 
 
-def _twice(step: Callable[[], T]) -> T:
+def twice(step: Callable[[], T]) -> T:
+    """Do something, and once more if the disk failed."""
     try:
         return step()
     except CLEAN as error:

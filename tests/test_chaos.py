@@ -65,6 +65,16 @@ def test_failing_calls() -> None:
         assert not any(counts[bad] for bad in BAD)
 
 
+def test_a_monitor_killed_and_with_failing_disks() -> None:
+    """A real one, in the middle of learning and applying: the same bits as without an accident."""
+    found = chaos("monitor", "--batches", "3", "--stride", "110", "--times", "3")
+    assert [counts["what"] for counts in found][1] == "monitor: ENOSPC in each call"
+    for counts in found[:3]:
+        assert counts["runs"] >= 2
+    assert found[3]["kills"] == 3
+    assert not any(counts[bad] for counts in found for bad in BAD)
+
+
 def test_a_command_can_be_killed_in_a_call(tmp_path: Path) -> None:
     """Of the files that are watched, by count; without the fault the same command ends well."""
     code = "import os; f = os.open('watched', 66); [os.pwrite(f, b'x', i) for i in range(5)]"

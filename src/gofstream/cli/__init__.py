@@ -23,6 +23,7 @@ COMMANDS = (
     "inspect",
     "paper",
     "power",
+    "replay",
     "report",
     "test",
 )

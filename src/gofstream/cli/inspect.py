@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,16 @@ from gofstream.errors import FormatError
 from gofstream.inference.null import describe_null
 from gofstream.ratio.model import LogRatio
 from gofstream.report.record import Record
+from gofstream.report.run import standing
 from gofstream.report.text import summary
+from gofstream.stream.reader import Reader
+from gofstream.stream.schema import APPLICATION_ID
+from gofstream.stream.verdict import verdict
+from gofstream.stream.verify import verify
 
 _SQLITE = b"SQLite format 3\0"
+#: Where an SQLite file says whose it is.
+_APPLICATION = slice(68, 72)
 
 
 @click.command(epilog="Example: gofstream inspect gofstream-test/result.json --validate")
@@ -23,10 +31,10 @@ _SQLITE = b"SQLite format 3\0"
 @click.option("--validate", is_flag=True, help="Only check that the file is whole and valid.")
 @as_json
 def inspect(file: Path, validate: bool, as_json: bool) -> None:
-    """Tell what is in a result, a null file or a model."""
+    """Tell what is in a result, a null file, a model or the store of a run."""
     with file.open("rb") as opened:
-        start = opened.read(16)
-    kind, text, content = _content(file, start)
+        start = opened.read(100)
+    kind, text, content = _content(file, start, validate)
     if validate:
         click.echo(f"{file}: a {kind}, whole")
     elif as_json:
@@ -35,8 +43,15 @@ def inspect(file: Path, validate: bool, as_json: bool) -> None:
         click.echo(text)
 
 
-def _content(file: Path, start: bytes) -> tuple[str, str, Any]:
-    if start == _SQLITE:
+def _content(file: Path, start: bytes, validate: bool) -> tuple[str, str, Any]:
+    if start.startswith(_SQLITE) and start[_APPLICATION] == APPLICATION_ID.to_bytes(4, "big"):
+        with Reader(file) as reader, reader.snapshot():
+            if validate:
+                verify(reader)
+            about, now = reader.about(), verdict(reader)
+        lines = [f"{key}: {json.dumps(value)}" for key, value in about.items()]
+        return "store of a run", "\n".join([*lines, standing(now)]), about | asdict(now)
+    if start.startswith(_SQLITE):
         about = describe_null(file)
         lines = [f"{key}: {json.dumps(value)}" for key, value in about.items()]
         return "null file", "\n".join(lines), about
