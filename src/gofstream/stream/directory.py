@@ -49,10 +49,10 @@ class _File:
 class Inbox:
     """Batches from a folder.
 
-    A file is a batch when it has not changed for `settle` seconds and can be opened. One that cannot,
-    as when its writer has not come to the end, is waited for; once it has not changed for `give_up`
-    seconds it is bad. The identity of a batch is the name of its file without the ending. Files
-    that begin with a dot, or end in .tmp, .part or .partial, are left alone.
+    A file is a batch when it has not changed for `settle` seconds and can be opened. One that
+    cannot, as when its writer has not come to the end, is waited for; once it has not changed for
+    `give_up` seconds it is bad. The identity of a batch is the name of its file without the ending.
+    Files that begin with a dot, or end in .tmp, .part or .partial, are left alone.
 
     Parameters
     ----------
@@ -130,12 +130,9 @@ class Inbox:
         if file.problem:
             return Arrival(name, file.arrived, None, problem=file.problem)
         try:
+            _check_same(file)
             batch = self.decoder.batch(file.path, name)
-            if _stamp(os.lstat(file.path)) != file.stamp:
-                raise InputError(
-                    f"{file.path}: changed while it was read; write it under another name and "
-                    "rename it when it is whole"
-                )
+            _check_same(file)
         except (InputError, MemoryBudgetError, OSError) as error:
             return Arrival(name, file.arrived, None, problem=printable(str(error)))
         return Arrival(name, file.arrived, batch.sample, batch.expected)
@@ -255,7 +252,7 @@ class Inbox:
 
 
 def deliver(inbox: Path, name: str, content: bytes) -> None:
-    """Put a file into an inbox, whole and for good, if it is not there already.
+    r"""Put a file into an inbox, whole and for good, if it is not there already.
 
     Parameters
     ----------
@@ -274,7 +271,7 @@ def deliver(inbox: Path, name: str, content: bytes) -> None:
     --------
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> deliver(folder, "run7-0001.csv", b"x,y\\n1,2\\n")
+    >>> deliver(folder, "run7-0001.csv", b"x,y\n1,2\n")
     >>> [path.name for path in folder.iterdir()]
     ['run7-0001.csv']
     """
@@ -295,6 +292,15 @@ def deliver(inbox: Path, name: str, content: bytes) -> None:
 
 def _stamp(found: os.stat_result) -> tuple[int, int, int]:
     return (found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _check_same(file: _File) -> None:
+    """Refuse a file that is no longer the one that was looked at."""
+    if _stamp(os.lstat(file.path)) != file.stamp:
+        raise InputError(
+            f"{file.path}: changed after it had been the same for a while; write it under another "
+            "name and rename it when it is whole"
+        )
 
 
 def _free(folder: Path, name: str) -> Path:

@@ -134,7 +134,7 @@ def _name(content: bytes, number: int, where: str) -> str:
         noted = (ipc.open_stream(content).schema.metadata or {}).get(NAME)
     if noted is None:
         return f"stdin-{number:07d}"
-    name = noted.decode(errors="replace")
+    name = noted.decode(errors="surrogateescape")
     try:
         check_name(name)
         if "/" in name or name.startswith(".") or len(noted) > _LONGEST:

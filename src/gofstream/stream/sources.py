@@ -145,13 +145,6 @@ class Intake:
         return self.source.lag(now)
 
 
-@dataclass(slots=True)
-class _Offer:
-    arrival: Arrival
-    told: Future[None]
-    since: float | None = None
-
-
 class Offers:
     """A source to which other threads of the same program offer batches.
 
@@ -163,7 +156,8 @@ class Offers:
 
     def __init__(self, size: int = 8) -> None:
         self.size = size
-        self._there: dict[str, _Offer] = {}
+        self._there: dict[str, tuple[Arrival, Future[None]]] = {}
+        self._since: dict[str, float] = {}
         self._loaded: set[str] = set()
         self._closed = False
         self._change = threading.Condition()
@@ -215,7 +209,7 @@ class Offers:
                 )
             told: Future[None] = Future()
             told.set_running_or_notify_cancel()  # from now on it cannot be taken back
-            self._there[name] = _Offer(Arrival(name, time.time(), sample, expected), told)
+            self._there[name] = (Arrival(name, time.time(), sample, expected), told)
             return told
 
     def close(self) -> None:
@@ -227,20 +221,20 @@ class Offers:
     def waiting(self, now: float) -> dict[str, float]:
         """Give the offers not loaded; they count as waiting from when they are first seen here."""
         with self._change:
-            since = self._since(now)
+            since = self._seen(now)
             return {name: since[name] for name in since if name not in self._loaded}
 
     def lag(self, now: float) -> Lag:
         """Count the offers."""
         with self._change:
-            since = self._since(now)
+            since = self._seen(now)
             return Lag(len(since), now - min(since.values(), default=now), len(self._loaded))
 
     def load(self, name: str) -> Arrival:
         """Give an offer."""
         with self._change:
             self._loaded.add(name)
-            return self._there[name].arrival
+            return self._there[name][0]
 
     def done(self, arrival: Arrival) -> None:
         """Tell who offered it, and make room."""
@@ -250,14 +244,13 @@ class Offers:
         """Tell who offered it why, and make room."""
         self._gone(arrival).set_exception(InputError(f"batch {arrival.name!r}: {why}"))
 
-    def _since(self, now: float) -> dict[str, float]:
-        for offer in self._there.values():
-            offer.since = now if offer.since is None else offer.since
-        return {name: offer.since or 0.0 for name, offer in self._there.items()}
+    def _seen(self, now: float) -> dict[str, float]:
+        return {name: self._since.setdefault(name, now) for name in self._there}
 
     def _gone(self, arrival: Arrival) -> Future[None]:
         with self._change:
             self._loaded.discard(arrival.name)
-            told = self._there.pop(arrival.name).told
+            self._since.pop(arrival.name, None)
+            _, told = self._there.pop(arrival.name)
             self._change.notify_all()
             return told
