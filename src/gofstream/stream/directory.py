@@ -26,8 +26,8 @@ QUARANTINE, DONE = "quarantine", "done"
 NOT_BATCHES = (".tmp", ".part", ".partial", BESIDE)
 # Files opened in one scan: ten thousand that wait must not hold up the first of them.
 _AT_ONCE = 100
-# Bytes of a name: file systems allow 255, and "~12.txt" must find room.
-_LONGEST_FILE = 240
+# Bytes of a name: file systems allow 255, and what is put before and behind it must find room.
+_LONGEST_FILE = 200
 
 
 @dataclass(slots=True)
