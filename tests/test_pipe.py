@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import re
 import struct
 import subprocess
 import sys
@@ -69,8 +71,7 @@ def test_cut_anywhere() -> None:
             number = 1 if end < len(framed(one)) else 2
             reader = frames(io.BytesIO(whole[:end]))
             with pytest.raises(InputError, match=rf"^frame {number} of the input: ends "):
-                given += [frame.name for frame in [next(reader)]]
-                given += [frame.name for frame in [next(reader)]]
+                given.extend(frame.name for frame in reader)
         assert given == ["a"] * (end >= len(framed(one)))
 
 
@@ -164,7 +165,6 @@ for number in range(1, 21):
     content = sink.getvalue()
     sys.stdout.buffer.write(len(content).to_bytes(8, "little") + content)
     sys.stdout.buffer.flush()
-    print(number, file=sys.stderr, flush=True)
 """
 
 
@@ -172,12 +172,9 @@ def test_a_writer_that_is_too_fast(tmp_path: Path) -> None:
     """It has to wait while the inbox is full; then all come through, in order."""
     inbox = Inbox(tmp_path, DECODER, settle=0.0, poll=0.0)
     intake = Intake(inbox, Order(60.0, ["run-0000"]), room=2)
-    writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    pipe, err = writer.stdout, writer.stderr
+    writer = subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE)
+    pipe = writer.stdout
     assert pipe is not None
-    assert err is not None
     spooler = threading.Thread(target=spool, args=(pipe, tmp_path), kwargs={"room": 3})
     spooler.start()
     while len(list(tmp_path.glob("*.arrows"))) < 3:
@@ -201,7 +198,6 @@ def test_a_writer_that_is_too_fast(tmp_path: Path) -> None:
     assert writer.wait() == 0
     assert found == [f"run-{number:04d}" for number in range(1, 21)]
     pipe.close()
-    err.close()
 
 
 def test_stopping(tmp_path: Path) -> None:
@@ -293,3 +289,31 @@ def test_offers_close() -> None:
     assert said == ["batch 'b': the stream takes no more; start it again"]
     (arrival,) = Intake(offers, Order(0.0)).take(0.0)
     assert arrival.name == "a"
+
+
+def test_the_page_does_what_it_says(tmp_path: Path) -> None:
+    """Its blocks, pasted in order, fill an inbox; all but the command that empties it."""
+    page = (Path(__file__).parents[1] / "docs" / "streams.md").read_text()
+    blocks = re.findall(r"```(sh|python)\n(.*?)```", page, re.DOTALL)
+    here = str(Path(sys.executable).parent)
+    environment = {**os.environ, "PATH": f"{here}:{os.environ['PATH']}", "PYTHONWARNINGS": "error"}
+    for kind, text in blocks:
+        if text.startswith("gofstream watch"):
+            continue
+        command = ["bash", "-euc", text] if kind == "sh" else [sys.executable, "-c", text]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+        )
+        assert done.returncode == 0, f"{text}\n{done.stderr}"
+    inbox = Inbox(tmp_path / "inbox", DECODER)
+    intake = Intake(inbox, Order(10.0, ["run7-0000"]), room=20)
+    intake.take(0.0)
+    intake.take(5.0)
+    found = [(each.name, getattr(each, "expected", "skipped")) for each in intake.take(15.0)]
+    assert intake.lag(15.0).waiting == 7
+    assert found == [
+        ("run7-0005", "skipped"),
+        ("run7-0006", 1987.5),
+        ("run7-0007", 2000.0),
+        ("run7-0008", 2000.0),
+    ]
