@@ -127,6 +127,14 @@ def test_another_series_waiting_hurries_no_gap() -> None:
     ]
 
 
+def test_a_series_is_finished_before_another() -> None:
+    """As long as its next is there, whatever else has waited, and for however long."""
+    order = Order(PATIENCE, ["run9-0001"])
+    waiting = {"run7-0001": 0.0, "run9-0002": 99.0, "run9-0003": 99.0}
+    found = [step.name for step in order.steps(waiting, now=100.0)]
+    assert found == ["run9-0002", "run9-0003", "run7-0001"]
+
+
 def test_the_first_of_all_waits() -> None:
     """For those before it, of which nobody knows; unless a run goes on."""
     assert Order(PATIENCE).steps({"run7-0005": 0.0}, now=59.0) == []

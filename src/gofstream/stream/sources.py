@@ -119,8 +119,6 @@ class Intake:
         """
         waiting = self.source.waiting(now)
         found: list[Arrival | Skipped] = []
-        if self._loaded >= self.room:
-            return found
         for kind, name, why in self.order.steps(waiting, now, self.room - self._loaded):
             if kind == "skip":
                 found.append(Skipped(name, why))
