@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from itertools import chain
 from typing import Literal, NamedTuple
 
+# Names that wait are looked at again and again.
+_REMEMBERED = 1 << 16
 #: Up to so many batches that did not come are given up by their own names, more by one for all.
 MOST_NAMES = 100
 
@@ -136,6 +139,7 @@ class Order:
         return [Step("skip", name, why) for name in names]
 
 
+@lru_cache(_REMEMBERED)
 def running(name: str) -> tuple[str, str] | None:
     """Split a name into its series and the digits of its number; None if it ends in no number.
 
@@ -148,7 +152,8 @@ def running(name: str) -> tuple[str, str] | None:
     return None if found is None else (found[1], found[2])
 
 
-def natural(name: str) -> list[tuple[str, int]]:
+@lru_cache(_REMEMBERED)
+def natural(name: str) -> tuple[tuple[str, int], ...]:
     """Give a key that sorts names as people do: run9 before run10.
 
     Examples
@@ -156,4 +161,5 @@ def natural(name: str) -> list[tuple[str, int]]:
     >>> sorted(["run10-1", "run9-2", "run9-10", "run"], key=natural)
     ['run', 'run9-2', 'run9-10', 'run10-1']
     """
-    return [(text, int(digits or -1)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", name)]
+    parts = re.findall(r"([^0-9]*)([0-9]*)", name)
+    return tuple((text, int(digits or -1)) for text, digits in parts)
