@@ -10,6 +10,7 @@ import os
 import stat
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
@@ -35,9 +36,7 @@ class _File:
     """A file in the folder, as it was last seen."""
 
     path: Path
-    size: int
-    mode: int
-    stamp: tuple[int, int, int]
+    found: os.stat_result
     seen: float
     arrived: float
     unchanged: float
@@ -101,7 +100,7 @@ class Inbox:
         self.keep = keep
         self._files: dict[str, _File] = {}
         self._loaded: dict[str, _File] = {}
-        self._scanned = -float("inf")
+        self._next = -float("inf")
         with troubles(folder, "be used as an inbox"):
             for place in (folder, folder / QUARANTINE, folder / DONE):
                 place.mkdir(parents=True, exist_ok=True)
@@ -110,11 +109,13 @@ class Inbox:
 
     def waiting(self, now: float) -> dict[str, float]:
         """Give the batches that can be loaded, good or bad, and since when."""
-        if now - self._scanned >= self.poll:
-            self._scanned = now
+        if now >= self._next:
+            start = time.perf_counter()
             with troubles(self.folder, "be read"):
                 self._scan(now)
             self._judge(now)
+            # Ten thousand files take a while to look through: a tenth of the time at most.
+            self._next = now + max(self.poll, 10 * (time.perf_counter() - start))
         ready = ((name, file.ready) for name, file in self._files.items())
         return {name: at for name, at in ready if at is not None and name not in self._loaded}
 
@@ -142,7 +143,7 @@ class Inbox:
         file = self._loaded[arrival.name]
         beside = file.path.with_suffix(BESIDE)
         with troubles(file.path, "be removed from the inbox"):
-            if os.path.lexists(file.path) and _stamp(os.lstat(file.path)) == file.stamp:
+            if os.path.lexists(file.path) and _stamp(os.lstat(file.path)) == _stamp(file.found):
                 # The batch goes last: until then it is offered again after a crash.
                 for path in (beside, file.path):
                     if self.keep and os.path.lexists(path):
@@ -171,33 +172,25 @@ class Inbox:
         there: dict[str, _File] = {}
         with os.scandir(self.folder) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
-                path = Path(entry)
-                if path.name.startswith(".") or path.name in (QUARANTINE, DONE):
+                if not is_offered(entry.name) or entry.name in (QUARANTINE, DONE):
                     continue
-                if path.suffix.lower() in NOT_BATCHES:
-                    continue
-                name = printable(path.stem)[:LONGEST_NAME]
+                name = _identity(entry.name)
                 old = self._files.get(name)
+                if old is not None and old.path.name != entry.name:
+                    old = None
                 # Of two files of one name one waits until the other is gone.
-                if name in there and (old is None or old.path != path):
+                if name in there and old is None:
                     continue
                 try:
                     found = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                if old is None or old.path != path:
-                    old = _File(path, 0, 0, (0, 0, 0), now, time.time(), now)
-                if old.stamp != _stamp(found) and name not in self._loaded:
-                    old = _File(
-                        path,
-                        found.st_size,
-                        found.st_mode,
-                        _stamp(found),
-                        old.seen,
-                        old.arrived,
-                        now,
-                    )
-                there[name] = old
+                if old is None:
+                    there[name] = _File(Path(entry), found, now, time.time(), now)
+                elif _stamp(old.found) == _stamp(found) or name in self._loaded:
+                    there[name] = old
+                else:
+                    there[name] = _File(old.path, found, old.seen, old.arrived, now)
         self._files = there
 
     def _judge(self, now: float) -> None:
@@ -232,17 +225,17 @@ class Inbox:
         name = printable(file.path.name)
         kinds = ((stat.S_ISLNK, "a link"), (stat.S_ISDIR, "a folder"))
         for is_kind, kind in kinds:
-            if is_kind(file.mode):
+            if is_kind(file.found.st_mode):
                 return f"{name}: is {kind}; put the files themselves into the inbox"
-        if not stat.S_ISREG(file.mode):
+        if not stat.S_ISREG(file.found.st_mode):
             return f"{name}: is not a regular file; put the files themselves into the inbox"
         try:
             check_name(file.path.stem)
         except InputError as error:
             return str(error)
         budget = self.decoder.memory
-        if file.size > budget:
-            why = MemoryBudgetError(file.size, budget, name, "write smaller batches")
+        if file.found.st_size > budget:
+            why = MemoryBudgetError(file.found.st_size, budget, name, "write smaller batches")
             return str(why)
         return ""
 
@@ -290,13 +283,30 @@ def deliver(inbox: Path, name: str, content: bytes) -> None:
             raise
 
 
+def is_offered(name: str) -> bool:
+    """Whether a file of that name is there to be read.
+
+    Examples
+    --------
+    >>> [is_offered(name) for name in ("a.csv", ".a.csv", "a.csv.tmp", "a.json")]
+    [True, False, False, False]
+    """
+    return not name.startswith(".") and not name.lower().endswith(NOT_BATCHES)
+
+
+@lru_cache(1 << 16)
+def _identity(name: str) -> str:
+    """Give the name of a batch; of a file that cannot be one, something to call it."""
+    return printable(Path(name).stem)[:LONGEST_NAME]
+
+
 def _stamp(found: os.stat_result) -> tuple[int, int, int]:
     return (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _check_same(file: _File) -> None:
     """Refuse a file that is no longer the one that was looked at."""
-    if _stamp(os.lstat(file.path)) != file.stamp:
+    if _stamp(os.lstat(file.path)) != _stamp(file.found):
         raise InputError(
             f"{file.path}: changed after it had been the same for a while; write it under another "
             "name and rename it when it is whole"

@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 from gofstream.errors import InputError, printable
 from gofstream.io.table import foreign
 from gofstream.stream.decode import check_name
-from gofstream.stream.directory import NOT_BATCHES, deliver
+from gofstream.stream.directory import deliver, is_offered
 from gofstream.stream.files import troubles
 
 #: Where a frame says what its batch is called, in the metadata of its schema.
@@ -149,8 +149,5 @@ def _name(content: bytes, number: int, where: str) -> str:
 
 def _waiting(inbox: Path) -> int:
     with os.scandir(inbox) as entries:
-        return sum(
-            not entry.name.startswith(".") and not entry.name.lower().endswith(NOT_BATCHES)
-            for entry in entries
-            if entry.is_file(follow_symlinks=False)
-        )
+        files = (entry for entry in entries if entry.is_file(follow_symlinks=False))
+        return sum(is_offered(entry.name) for entry in files)
