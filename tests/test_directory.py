@@ -22,8 +22,9 @@ from tests.io_files import WRITERS, matrix, muons
 
 from gofstream.errors import ExpressionError, InputError, StoppedError
 from gofstream.stream.decode import Decoder
-from gofstream.stream.directory import Inbox, deliver
+from gofstream.stream.directory import Inbox
 from gofstream.stream.order import Order
+from gofstream.stream.pipe import deliver
 from gofstream.stream.sources import Arrival, Intake, Skipped
 
 DECODER = Decoder(("x",), memory=10_000_000)
@@ -162,23 +163,23 @@ def test_a_restart_offers_again(folder: Path) -> None:
 
 def test_growing_files_are_waited_for(folder: Path) -> None:
     """Each change starts the time anew; once unreadable for long enough, a file is bad."""
-    inbox = Inbox(folder, DECODER, settle=1.0, give_up=10.0)
+    inbox = Inbox(folder, DECODER, settle=100.0, give_up=1000.0)
     whole = put(folder, "x.parquet", *range(100)).read_bytes()
     path = folder / "x.parquet"
-    for now in range(0, 90, 9):
-        path.write_bytes(whole[: len(whole) * (now + 1) // 100])
+    for now in range(0, 9000, 900):
+        path.write_bytes(whole[: len(whole) * (now + 100) // 10_000])
         assert inbox.waiting(now) == {}
-        assert inbox.waiting(now + 8.0) == {}
-    assert inbox.lag(90.0) == (1, 90.0, 0)
+        assert inbox.waiting(now + 800.0) == {}
+    assert inbox.lag(9000.0) == (1, 9000.0, 0)
     path.write_bytes(whole)
-    assert inbox.waiting(90.0) == {}
-    assert inbox.waiting(90.9) == {}
-    assert inbox.waiting(91.5) == {"x": 91.5}
+    assert inbox.waiting(9000.0) == {}
+    assert inbox.waiting(9090.0) == {}
+    assert inbox.waiting(9150.0) == {"x": 9150.0}
     # One that was ready and grows is not.
     path.write_bytes(whole[:50])
-    assert inbox.waiting(92.0) == {}
-    assert inbox.waiting(101.0) == {}
-    assert inbox.waiting(102.0) == {"x": 102.0}
+    assert inbox.waiting(9200.0) == {}
+    assert inbox.waiting(10_100.0) == {}
+    assert inbox.waiting(10_200.0) == {"x": 10_200.0}
     arrival = inbox.load("x")
     assert arrival.sample is None
     assert "x.parquet: cannot be read as Parquet" in arrival.problem
@@ -510,9 +511,9 @@ def test_more_files_than_are_opened_at_once(folder: Path) -> None:
     for number in range(150):
         (folder / f"r-{number}.csv").write_text("x\n1\n")
     inbox.waiting(0.0)
-    assert inbox.lag(2.0) == (150, 2.0, 0)
-    assert set(inbox.waiting(2.0)) == {f"r-{number}" for number in range(100)}
-    assert len(inbox.waiting(3.0)) == 150
+    assert inbox.lag(90.0) == (150, 90.0, 0)
+    assert set(inbox.waiting(90.0)) == {f"r-{number}" for number in range(100)}
+    assert len(inbox.waiting(180.0)) == 150
 
 
 def test_trouble_with_the_folder(folder: Path, tmp_path: Path) -> None:

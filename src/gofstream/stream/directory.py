@@ -17,7 +17,7 @@ from pathlib import Path
 from gofstream.errors import InputError, MemoryBudgetError, StoppedError, printable
 from gofstream.files import write_whole
 from gofstream.stream.decode import BESIDE, Decoder, check_name
-from gofstream.stream.files import appearing, troubles
+from gofstream.stream.files import troubles
 from gofstream.stream.order import natural
 from gofstream.stream.rows import LONGEST_NAME
 from gofstream.stream.sources import Arrival, Lag
@@ -242,45 +242,6 @@ class Inbox:
     def _forget(self, name: str) -> None:
         del self._loaded[name]
         self._files.pop(name, None)
-
-
-def deliver(inbox: Path, name: str, content: bytes) -> None:
-    r"""Put a file into an inbox, whole and for good, if it is not there already.
-
-    Parameters
-    ----------
-    inbox : the folder.
-    name : that of the file, with its ending.
-    content : its bytes.
-
-    Raises
-    ------
-    InputError
-        If another file of that name is waiting there.
-    OSError
-        If it cannot be written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> deliver(folder, "run7-0001.csv", b"x,y\n1,2\n")
-    >>> [path.name for path in folder.iterdir()]
-    ['run7-0001.csv']
-    """
-    path = inbox / name
-    try:
-        with appearing(path) as partial, partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    except InputError:
-        try:
-            same = path.read_bytes() == content
-        except FileNotFoundError:  # it was taken meanwhile
-            return deliver(inbox, name, content)
-        if not same:
-            raise
 
 
 def is_offered(name: str) -> bool:

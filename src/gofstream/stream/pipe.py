@@ -15,8 +15,8 @@ from typing import BinaryIO, NamedTuple
 from gofstream.errors import InputError, printable
 from gofstream.io.table import foreign
 from gofstream.stream.decode import check_name
-from gofstream.stream.directory import deliver, is_offered
-from gofstream.stream.files import troubles
+from gofstream.stream.directory import is_offered
+from gofstream.stream.files import appearing, troubles
 
 #: Where a frame says what its batch is called, in the metadata of its schema.
 NAME = b"gofstream.name"
@@ -117,6 +117,45 @@ def spool(
         if stop.is_set():
             break
     return number
+
+
+def deliver(inbox: Path, name: str, content: bytes) -> None:
+    r"""Put a file into an inbox, whole and for good, if it is not there already.
+
+    Parameters
+    ----------
+    inbox : the folder.
+    name : that of the file, with its ending.
+    content : its bytes.
+
+    Raises
+    ------
+    InputError
+        If another file of that name is waiting there.
+    OSError
+        If it cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> deliver(folder, "run7-0001.csv", b"x,y\n1,2\n")
+    >>> [path.name for path in folder.iterdir()]
+    ['run7-0001.csv']
+    """
+    path = inbox / name
+    try:
+        with appearing(path) as partial, partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except InputError:
+        try:
+            same = path.read_bytes() == content
+        except FileNotFoundError:  # it was taken meanwhile
+            return deliver(inbox, name, content)
+        if not same:
+            raise
 
 
 def _read(stream: BinaryIO, size: int) -> bytes:
