@@ -117,10 +117,10 @@ class Intake:
         ----------
         now : by a clock that does not jump, such as `time.monotonic`.
         """
+        waiting = self.source.waiting(now)  # also when there is no room: the lag shall be seen
         found: list[Arrival | Skipped] = []
         if self._loaded == self.room:
             return found
-        waiting = self.source.waiting(now)
         for kind, name, why in self.order.steps(waiting, now, self.room - self._loaded):
             if kind == "skip":
                 found.append(Skipped(name, why))
