@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+import struct
 import time
 import tracemalloc
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 import uproot
 from hypothesis import HealthCheck, given, settings
@@ -71,6 +76,21 @@ def test_pages_of_more_numbers_than_events(tmp_path: Path) -> None:
     # A number of four bytes, and then where the page is; those of eight are of the cluster.
     damaged, found = re.subn(rb"\xd2\x04\0\0(?!\0\0\0\0)", b"\xd2\x04\0\x80", content)
     assert found == 4
+    assert check(path, content)
+    assert not check(path, damaged)
+
+
+@pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_more_rows_than_bytes(new: Callable[..., Any], tmp_path: Path) -> None:
+    """A record batch that says it has a hundred times its events would show what lies behind."""
+    path = tmp_path / "fuzz.arrow"
+    table = pa.table({"x": np.arange(4321.0)})
+    with new(path, table.schema) as writer:
+        writer.write_table(table)
+    content = path.read_bytes()
+    # Once for the batch, once for its column.
+    damaged = content.replace(struct.pack("<q", 4321), struct.pack("<q", 432_100))
+    assert len(re.findall(struct.pack("<q", 4321), content)) == 2
     assert check(path, content)
     assert not check(path, damaged)
 

@@ -135,7 +135,7 @@ def troubles(path: Path, what: str) -> Iterator[None]:
         ) from error
     except OSError as error:
         raise StoppedError(
-            f"{path} cannot {what} ({error.strerror}); make room, or give another place"
+            f"{path} cannot {what} ({error.strerror or error}); make room, or give another place"
         ) from error
 
 

@@ -1,0 +1,184 @@
+"""The order of a stream: the same whatever comes first, with nothing lost and nothing twice."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gofstream.stream.order import MOST_NAMES, Order, Step, natural, running
+
+PATIENCE = 60.0
+
+series = st.sampled_from(["run7-", "run10-", "", "b"])
+identities = st.sets(st.tuples(series, st.integers(0, 12)), min_size=1, max_size=15)
+
+
+def spelt(identity: tuple[str, int]) -> str:
+    """Write an identity as most people do."""
+    return f"{identity[0]}{identity[1]:04d}"
+
+
+def played(
+    order: Order, arrivals: dict[str, float], at_most: int | None = None, step: float = 7.0
+) -> list[Step]:
+    """Let batches arrive, and ask now and then, until long after the last has come."""
+    now, found, left = 0.0, [], dict(arrivals)
+    while now < max(arrivals.values()) + (len(arrivals) + 20) * (PATIENCE + step):
+        there = {name: at for name, at in left.items() if at <= now}
+        steps = order.steps(there, now, at_most)
+        for kind, name, _ in steps:
+            if kind != "skip":
+                del left[name]  # fails if it was given twice
+        found += steps
+        # What there was no room for is asked for at once.
+        now += 0.0 if any(kind != "skip" for kind, *_ in steps) else step
+    assert not left
+    return found
+
+
+def expected(identities: set[tuple[str, int]]) -> list[tuple[str, str]]:
+    """Say what should come out, from the set alone: series by series, gaps skipped."""
+    found = []
+    # By hand: "" before "b" before "run"; and people count runs.
+    for name in ("", "b", "run7-", "run10-"):
+        numbers = sorted(number for other, number in identities if other == name)
+        for number in range(numbers[0], numbers[-1] + 1) if numbers else ():
+            kind = "take" if number in numbers else "skip"
+            found.append((kind, spelt((name, number))))
+    return found
+
+
+@given(identities, st.randoms(use_true_random=False), st.none() | st.integers(1, 3))
+def test_any_arrival_within_patience(
+    chosen: set[tuple[str, int]], random: object, at_most: int | None
+) -> None:
+    """The sequence follows from the set alone."""
+    arrivals = {spelt(one): random.uniform(0, PATIENCE) for one in sorted(chosen)}
+    step = random.choice([0.5, 7.0])
+    found = played(Order(PATIENCE), arrivals, at_most, step)
+    assert [(kind, name) for kind, name, _ in found] == expected(chosen)
+
+
+@given(identities, st.data())
+def test_a_restart_anywhere_changes_nothing(chosen: set[tuple[str, int]], data: object) -> None:
+    """What was applied is known by name; a file of it that is still there is late, and no more."""
+    arrivals = {spelt(one): 0.0 for one in chosen}
+    whole = played(Order(PATIENCE), arrivals)
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    applied = [step.name for step in whole[:cut]]
+    rest = {name: at for name, at in arrivals.items() if name not in applied}
+    again = set(applied) & set(arrivals)
+    if rest:
+        assert played(Order(PATIENCE, applied), rest) == whole[cut:]
+    found = played(Order(PATIENCE, applied), arrivals)
+    assert {step.name for step in found if step.kind == "late"} == again
+    assert [step for step in found if step.kind != "late"] == whole[cut:]
+
+
+@given(
+    st.dictionaries(
+        st.tuples(series, st.integers(0, 12), st.integers(1, 3)).map(
+            lambda made: f"{made[0]}{made[1]:0{made[2]}d}"
+        )
+        | st.sampled_from(["monday", "tuesday"]),
+        st.floats(0, 10 * PATIENCE),
+        min_size=1,
+        max_size=20,
+    ),
+    st.none() | st.integers(1, 3),
+)
+def test_whenever_they_come(arrivals: dict[str, float], at_most: int | None) -> None:
+    """Each is taken or late, once; numbers of a series grow, and none between goes unmentioned."""
+    found = played(Order(PATIENCE), arrivals, at_most)
+    assert sorted(step.name for step in found if step.kind != "skip") == sorted(arrivals)
+    passed: dict[str, list[int]] = {}
+    for kind, name, why in found:
+        assert bool(why) == (kind != "take")
+        if kind == "late" or (parts := running(name)) is None:
+            continue
+        passed.setdefault(parts[0], []).append(int(parts[1]))
+    for numbers in passed.values():
+        assert all(after == before + 1 for before, after in pairwise(numbers))
+
+
+def test_patience_runs_from_the_first_later_one() -> None:
+    """Not from when the batch before was taken: after a pause nothing waits twice."""
+    order = Order(PATIENCE, ["run7-0001"])
+    assert order.steps({"run7-0003": 0.0, "run7-0004": 50.0}, now=59.9) == []
+    assert [step[:2] for step in order.steps({"run7-0003": 0.0, "run7-0004": 50.0}, now=60.0)] == [
+        ("skip", "run7-0002"),
+        ("take", "run7-0003"),
+        ("take", "run7-0004"),
+    ]
+
+
+def test_another_series_waiting_hurries_no_gap() -> None:
+    """A gap is given as long as its own series has been there beyond it."""
+    order = Order(PATIENCE, ["run7-0001"])
+    waiting = {"run7-0003": 90.0, "run8-0001": 0.0}
+    assert order.steps(waiting, now=100.0) == []
+    assert [step.name for step in order.steps(waiting, now=150.0)] == [
+        "run7-0002",
+        "run7-0003",
+        "run8-0001",
+    ]
+
+
+def test_a_series_is_finished_before_another() -> None:
+    """As long as its next is there, whatever else has waited, and for however long."""
+    order = Order(PATIENCE, ["run9-0001"])
+    waiting = {"run7-0001": 0.0, "run9-0002": 99.0, "run9-0003": 99.0}
+    found = [step.name for step in order.steps(waiting, now=100.0)]
+    assert found == ["run9-0002", "run9-0003", "run7-0001"]
+
+
+def test_the_first_of_all_waits() -> None:
+    """For those before it, of which nobody knows; unless a run goes on."""
+    assert Order(PATIENCE).steps({"run7-0005": 0.0}, now=59.0) == []
+    assert Order(PATIENCE).steps({"run7-0005": 0.0}, now=60.0) == [Step("take", "run7-0005")]
+    going_on = Order(PATIENCE, ["run7-0003", "monday", "run7-0004"])
+    assert going_on.steps({"run7-0005": 0.0}, now=0.0) == [Step("take", "run7-0005")]
+
+
+def test_names_without_numbers_come_as_they_come() -> None:
+    """In order of name among those present, at once, also after later ones."""
+    order = Order(PATIENCE)
+    found = order.steps({"b": 0.0, "c": 0.0}, now=0.0) + order.steps({"a": 1.0}, now=1.0)
+    assert [step.name for step in found] == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("last", "there", "missing"),
+    [
+        ("r0998", "r1001", ["r0999", "r1000"]),
+        ("r8", "r12", ["r9", "r10", "r11"]),
+        ("r9999", "r10002", ["r10000", "r10001"]),
+        ("r1", f"r{MOST_NAMES + 2}", [f"r{number}" for number in range(2, MOST_NAMES + 2)]),
+        ("r1", f"r{MOST_NAMES + 3}", [f"r2 to {MOST_NAMES + 2}"]),
+        ("r1", f"r{10**150}", [f"r2 to {10**150 - 1}"]),
+    ],
+)
+def test_names_of_the_missing(last: str, there: str, missing: list[str]) -> None:
+    """Written like those around them; a slip in a number does not fill a ledger."""
+    *skipped, taken = Order(PATIENCE, [last]).steps({there: 0.0}, now=PATIENCE)
+    assert [step.name for step in skipped] == missing
+    assert all(step.kind == "skip" and there in step.why for step in skipped)
+    assert taken == Step("take", there)
+
+
+def test_one_number_written_in_two_ways() -> None:
+    """The second is late: it cannot be another batch."""
+    found = Order(0.0).steps({"r1": 0.0, "r01": 0.0, "r2": 0.0}, now=0.0)
+    assert [step[:2] for step in found] == [("take", "r01"), ("late", "r1"), ("take", "r2")]
+
+
+def test_natural_order_is_total() -> None:
+    """Digits of other scripts are letters here."""
+    names = ["run10", "run9", "run", "9", "run9-b", "run9-2", "\u0661", "x²"]
+    expected = ["9", "run", "run9", "run9-2", "run9-b", "run10", "x²", "\u0661"]
+    assert sorted(names, key=natural) == expected
+    assert running("x²") is None
+    assert running("\u0661") is None
