@@ -140,7 +140,7 @@ class Follower:
 
     def _read(self, reader: Reader, known: _Known) -> list[tuple[str, dict[str, Any]]]:
         rows = []
-        done, count = sum(known.states.values()), reader.head().batches
+        done, count = known.states.total(), reader.head().batches
         while done < count:
             upto = min(done + CHUNK, count)
             with reader.snapshot():
@@ -162,16 +162,16 @@ class Follower:
             head, alarms = reader.head(), reader.alarms()
             self._weigh(reader, known, head)
         run, last = known.run, known.last
-        top = view.highest(last)
+        batches, top = known.states.total(), view.highest(last)
         unseen = [alarm for alarm in alarms if alarm.acknowledged is None]
         return {
             "store": self.path.name,
-            "verdict": view.verdict(run, head.batches, last, alarms),
+            "verdict": view.verdict(run, batches, last, alarms),
             "alarms": view.listed(run, alarms),
             "rung": len(alarms),
             "open": len(unseen),
             "since": unseen[0].since if unseen else None,
-            "batches": head.batches,
+            "batches": batches,
             "states": dict(known.states),
             "events": known.events,
             "arrived": known.rows[-1]["arrived"] if known.rows else None,

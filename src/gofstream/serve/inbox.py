@@ -1,0 +1,218 @@
+"""Batches that come by HTTP: checked, and put whole into the folder that a run watches."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from gofstream.errors import GofstreamError, InputError, printable
+from gofstream.io.formats import opened, recognise
+from gofstream.io.table import foreign
+from gofstream.stream.rows import LONGEST_NAME
+
+#: How a kind of content is called, and how its file ends.
+KINDS = {
+    "application/vnd.apache.arrow.stream": ("Arrow", ".arrow"),
+    "application/vnd.apache.arrow.file": ("Arrow", ".arrow"),
+    "application/vnd.apache.parquet": ("Parquet", ".parquet"),
+    "application/x-npy": ("NPY", ".npy"),
+}
+#: What a file may unpack to, in times of the largest body: zeros compress without end.
+UNPACKED = 20
+_ROWS = 65536
+
+
+class RefusedError(GofstreamError):
+    """A batch that is not taken, with the status that says so in HTTP."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(status, why)
+        self.status = status
+
+    def __str__(self) -> str:
+        """Say why."""
+        return str(self.args[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """The folder that takes batches, and how much it takes.
+
+    Attributes
+    ----------
+    folder : where they wait to be learnt.
+    largest : bytes of a batch.
+    most : files that may wait.
+    """
+
+    folder: Path
+    largest: int
+    most: int
+
+    def waiting(self) -> int:
+        """Count the files that wait; what is being written, or set aside in folders, does not."""
+        try:
+            with os.scandir(self.folder) as found:
+                return sum(not item.name.startswith(".") and item.is_file() for item in found)
+        except OSError:
+            return 0
+
+    def check_room(self) -> None:
+        """Refuse what would wait behind too many others.
+
+        Raises
+        ------
+        RefusedError
+            429: come back later.
+        """
+        if (count := self.waiting()) >= self.most:
+            raise RefusedError(
+                429, f"{count} batches wait already, and {self.most} may; try again later"
+            )
+
+    async def receive(self, body: AsyncIterator[bytes]) -> Path:
+        """Write a body beside the batches, under a name that nobody reads.
+
+        Raises
+        ------
+        RefusedError
+            413, if it is too large; nothing stays of it.
+        """
+        partial = self.folder / f".{uuid.uuid4().hex}.partial"
+        size = 0
+        try:
+            with partial.open("xb") as file:
+                async for chunk in body:
+                    size += len(chunk)
+                    if size > self.largest:
+                        raise RefusedError(413, f"a batch may have {self.largest:,} bytes at most")
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        return partial
+
+    def accept(self, partial: Path, name: str, kind: str) -> Path:
+        """Check what was received, and give it its name: from then on the run may take it.
+
+        Parameters
+        ----------
+        partial : what `receive` gave; it is gone afterwards.
+        name, kind : of the batch, and how its content is called.
+
+        Raises
+        ------
+        RefusedError
+            If the content is not of that kind, or one of that name waits.
+        """
+        called, suffix = KINDS[kind]
+        try:
+            check_content(partial, called, UNPACKED * self.largest)
+            path = self.folder / f"{name}{suffix}"
+            # Whatever the ending: the run would take both for the same batch.
+            if any((self.folder / f"{name}{end}").exists() for _, end in KINDS.values()):
+                raise RefusedError(409, f"a batch called {name!r} waits already")
+            try:
+                os.link(partial, path)  # unlike renaming, this replaces no file
+            except FileExistsError as error:
+                raise RefusedError(409, f"a batch called {name!r} waits already") from error
+            # What was announced as taken must be there after a power cut.
+            folder = os.open(self.folder, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        finally:
+            partial.unlink(missing_ok=True)
+        return path
+
+
+def check_name(name: str) -> str:
+    """Refuse a name that is no plain name of a file.
+
+    Raises
+    ------
+    RefusedError
+        400.
+
+    Examples
+    --------
+    >>> check_name("run7-0001")
+    'run7-0001'
+    """
+    plain = (
+        name.isprintable()
+        and name == name.strip()
+        and not name.startswith(".")
+        and not set(name) & set("/\\")
+        # With its ending, and what is put before it, a file's name has at most 255 bytes.
+        and 0 < len(name.encode()) <= min(LONGEST_NAME, 200)
+    )
+    if not plain:
+        raise RefusedError(
+            400,
+            f"a batch cannot be called {printable(name[:60])!r}: give 1 to {LONGEST_NAME} printable "
+            "characters without slashes, and no dot first",
+        )
+    return name
+
+
+def check_content(path: Path, kind: str, largest: int) -> None:
+    """Read a file to its end, to see that it is whole and of one kind.
+
+    Raises
+    ------
+    RefusedError
+        400, with the reason.
+    """
+    try:
+        if kind == "Arrow":
+            _read_arrow(path, largest)
+            return
+        if (found := recognise(path).name) != kind:
+            raise InputError(f"it is {found}, not {kind}")
+        with opened(path) as table:
+            numbers = [name for name, column in table.columns.items() if column.dtype is not None]
+            if not numbers or not table.rows:
+                raise InputError("it has no numbers")
+            _check_unpacked(8 * table.rows * len(numbers), largest)
+            for _ in table.pieces(numbers, _ROWS):
+                pass
+    except GofstreamError as error:
+        # The name under which it was received says nothing to the sender.
+        why = str(error).replace(str(path), "the batch")
+        raise RefusedError(400, f"this cannot be read as {kind}: {why}") from error
+
+
+def _read_arrow(path: Path, largest: int) -> None:
+    """Read Arrow IPC, as a stream or as a file."""
+    import pyarrow as pa
+
+    size = rows = 0
+    with foreign(path, "Arrow"), ExitStack() as stack:
+        source = stack.enter_context(pa.OSFile(str(path)))
+        is_file = source.read(6) == b"ARROW1"
+        source.seek(0)
+        if is_file:
+            file = stack.enter_context(pa.ipc.open_file(source))
+            batches = (file.get_batch(i) for i in range(file.num_record_batches))
+        else:
+            batches = iter(stack.enter_context(pa.ipc.open_stream(source)))
+        for batch in batches:
+            batch.validate(full=True)
+            rows += batch.num_rows
+            size += batch.nbytes
+            _check_unpacked(size, largest)
+        if not rows:
+            raise InputError("it has no numbers")
+
+
+def _check_unpacked(size: int, largest: int) -> None:
+    if size > largest:
+        raise InputError(f"it unpacks to {size:,} bytes, and {largest:,} may be")
