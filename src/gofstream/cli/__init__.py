@@ -19,6 +19,7 @@ from gofstream.cli.inspect import inspect
 from gofstream.cli.paper import paper
 from gofstream.cli.power import power
 from gofstream.cli.report import report
+from gofstream.cli.serve import serve
 from gofstream.cli.test import test
 from gofstream.errors import GofstreamError, StoppedError
 
@@ -29,7 +30,19 @@ def cli() -> None:
     """Ask whether data still look like what is expected."""
 
 
-for command in (calibrate, data, demo, describe, example, inspect, paper, power, report, test):
+for command in (
+    calibrate,
+    data,
+    demo,
+    describe,
+    example,
+    inspect,
+    paper,
+    power,
+    report,
+    serve,
+    test,
+):
     cli.add_command(command)
 
 

@@ -46,7 +46,6 @@ class _Known:
     """What was gathered from one file so far."""
 
     run: view.Run
-    mark: str
     rows: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=HISTORY))
     states: Counter[str] = field(default_factory=Counter)
     events: int = 0
@@ -87,9 +86,7 @@ class Follower:
             if version == self._version and self._known is not None:
                 return None
             fresh = self._known is None
-            known = self._known or _Known(
-                view.Run.of(reader.about()), f"0-{reader.head().about.hex()[:16]}"
-            )
+            known = self._known or _Known(view.Run.of(reader.about()))
             rows = self._read(reader, known)
             now = self._now(reader, known)
         except BaseException:
@@ -151,9 +148,8 @@ class Follower:
                 if entry.statistics:
                     known.learnt, known.last = known.learnt + 1, entry
                 one = view.row(entry, known.events)
-                known.mark = f"{entry.number}-{own.hex()[:16]}"
                 known.rows.append(one)
-                rows.append((known.mark, one))
+                rows.append((f"{entry.number}-{own.hex()[:16]}", one))
             done = upto
         return rows[-HISTORY:]
 

@@ -129,9 +129,7 @@ def log_e_value(entry: Entry | None) -> float | None:
     return float((np.logaddexp.reduce(np.array(t) / 2) - np.log(len(t))) / np.log(10))
 
 
-def verdict(
-    run: Run, batches: int, entry: Entry | None, alarms: Sequence[Alarm]
-) -> dict[str, str]:
+def verdict(run: Run, batches: int, entry: Entry | None, alarms: Sequence[Alarm]) -> dict[str, str]:
     """Say in a few words and in a sentence how the run stands.
 
     Parameters
