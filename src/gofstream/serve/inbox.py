@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,8 +156,8 @@ def check_name(name: str) -> str:
     if not plain:
         raise RefusedError(
             400,
-            f"a batch cannot be called {printable(name[:60])!r}: give 1 to {LONGEST_NAME} printable "
-            "characters without slashes, and no dot first",
+            f"a batch cannot be called {printable(name[:60])!r}: give 1 to {LONGEST_NAME} "
+            "printable characters without slashes, and no dot first",
         )
     return name
 
@@ -179,38 +178,37 @@ def check_content(path: Path, kind: str, largest: int) -> None:
             raise InputError(f"it is {found}, not {kind}")
         with opened(path) as table:
             numbers = [name for name, column in table.columns.items() if column.dtype is not None]
-            if not numbers or not table.rows:
-                raise InputError("it has no numbers")
+            if not numbers:
+                raise InputError("it has no columns of numbers")
             _check_unpacked(8 * table.rows * len(numbers), largest)
             for _ in table.pieces(numbers, _ROWS):
                 pass
     except GofstreamError as error:
         # The name under which it was received says nothing to the sender.
-        why = str(error).replace(str(path), "the batch")
-        raise RefusedError(400, f"this cannot be read as {kind}: {why}") from error
+        why = str(error).replace(f"{path}: ", "").replace(str(path), "the batch")
+        raise RefusedError(400, f"this cannot be taken as {kind}: {why}") from error
 
 
 def _read_arrow(path: Path, largest: int) -> None:
     """Read Arrow IPC, as a stream or as a file."""
     import pyarrow as pa
+    from pyarrow import ipc
 
-    size = rows = 0
-    with foreign(path, "Arrow"), ExitStack() as stack:
-        source = stack.enter_context(pa.OSFile(str(path)))
+    size = 0
+    with foreign(path, "Arrow"), pa.OSFile(str(path), "rb") as source:
         is_file = source.read(6) == b"ARROW1"
         source.seek(0)
-        if is_file:
-            file = stack.enter_context(pa.ipc.open_file(source))
-            batches = (file.get_batch(i) for i in range(file.num_record_batches))
+        reader = ipc.open_file(source) if is_file else ipc.open_stream(source)
+        if not len(reader.schema):
+            raise InputError("it has no columns of numbers")
+        if isinstance(reader, ipc.RecordBatchFileReader):
+            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
         else:
-            batches = iter(stack.enter_context(pa.ipc.open_stream(source)))
+            batches = (batch for batch in reader)
         for batch in batches:
             batch.validate(full=True)
-            rows += batch.num_rows
             size += batch.nbytes
             _check_unpacked(size, largest)
-        if not rows:
-            raise InputError("it has no numbers")
 
 
 def _check_unpacked(size: int, largest: int) -> None:

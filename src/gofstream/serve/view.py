@@ -170,8 +170,8 @@ def verdict(run: Run, batches: int, entry: Entry | None, alarms: Sequence[Alarm]
         return {
             "tone": "seen",
             "head": "Above the boundary",
-            "sentence": f"{where}, above the boundary of {number(run.level, 3)}. Every alarm so far "
-            "was acknowledged.",
+            "sentence": f"{where}, above the boundary of {number(run.level, 3)}. Every alarm "
+            "so far was acknowledged.",
         }
     return {
         "tone": "calm",

@@ -93,7 +93,8 @@ def unscaled(scaling: Scaling, features: Floats) -> Floats:
 
     Examples
     --------
-    >>> sample = Sample.from_array([[1.0, 0.5], [3.0, -2.0]], columns=["m", "phi"], periodic=["phi"])
+    >>> values = [[1.0, 0.5], [3.0, -2.0]]
+    >>> sample = Sample.from_array(values, columns=["m", "phi"], periodic=["phi"])
     >>> scaling = Scaling.learn(sample)
     >>> unscaled(scaling, scaling.apply(sample)).round(9).tolist()
     [[1.0, 0.5], [3.0, -2.0]]
