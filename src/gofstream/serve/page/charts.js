@@ -21,7 +21,7 @@ function layout(more) {
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: css("--ink"), size: 12, family: "system-ui, sans-serif" },
-    margin: { l: 50, r: 14, t: 14, b: 42 }, hovermode: "x unified",
+    margin: { l: 58, r: 14, t: 14, b: 42 }, hovermode: "x unified",
     hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink") } },
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 11 } },
     ...rest, xaxis: { ...grid, ...xaxis }, yaxis: { ...grid, ...yaxis },
@@ -36,7 +36,9 @@ function draw(id, traces, more, label) {
 
 const largest = (u) => u.reduce((a, b) => (b !== null && (a === null || b > a) ? b : a), null);
 
-export function curves(rows, now) {
+export function curves(all, now) {
+  // After a batch that was not learnt there was no look; one that is not monitored leaves a gap.
+  const rows = all.filter((row) => row.state === "learnt" || row.state === "unmonitored");
   const x = rows.map((row) => row.n);
   const traces = looks().map((look, i) => ({
     x, y: rows.map((row) => row.u[i]), name: FAMILIES[i], mode: "lines", connectgaps: false,
@@ -69,7 +71,7 @@ export function curves(rows, now) {
   const bound = now.boundary === null ? "no boundary" : `boundary ${now.boundary.toFixed(2)}`;
   draw("u-chart", traces, { shapes, xaxis: { title: { text: "batch" }, zeroline: false },
     yaxis: { title: { text: "u" } } },
-  `u of every family over ${rows.length} batches; ${top}; ${bound}`);
+  `u of every family over ${rows.length} batches that were learnt; ${top}; ${bound}`);
 }
 
 export function widths(now) {
@@ -134,10 +136,11 @@ export function ratios(found) {
         line: { color: css("--four"), width: 1.4 }, hovertemplate: "%{y:.3g}" },
       { ...steps(column.edges, column.window), name: `last ${found.count}`, mode: "lines",
         line: { color: css("--three"), width: 2.6 }, hovertemplate: "%{y:.3g}" },
-    ], { margin: { l: 44, r: 10, t: 8, b: 28 }, xaxis: { zeroline: false },
-      yaxis: { title: { text: "exp F" }, zeroline: false },
-      shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1,
-        line: { color: css("--soft"), width: 1 } }] },
+      // A curve and no shape, so that the axis makes room for it.
+      { x: [column.edges[0], column.edges.at(-1)], y: [1, 1], mode: "lines", showlegend: false,
+        hoverinfo: "skip", line: { color: css("--soft"), width: 1 } },
+    ], { margin: { l: 50, r: 10, t: 8, b: 28 }, xaxis: { zeroline: false },
+      yaxis: { title: { text: "exp F" }, zeroline: false } },
     `learnt ratio along ${column.column}, between ${Math.min(...column.window)} and `
       + `${Math.max(...column.window)} over the last ${found.count} batches`);
   });

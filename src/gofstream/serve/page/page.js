@@ -17,6 +17,7 @@ const state = { rows: [], now: null, where: null, mark: "", offset: 0, heard: 0,
 
 const digits = (value, count = 3) =>
   value === null || value === undefined ? "–" : Number(value.toPrecision(count)).toLocaleString("en");
+const fixed = (u) => (u === null ? "–" : u.toFixed(2));
 const whole = (value) => Math.round(value).toLocaleString("en");
 
 function bytes(count) {
@@ -52,8 +53,8 @@ function showVerdict(now) {
 }
 
 function showFacts(now) {
-  say("highest", digits(now.highest));
-  say("highest-note", now.boundary === null ? "no boundary" : `boundary ${digits(now.boundary)}`);
+  say("highest", fixed(now.highest));
+  say("highest-note", now.boundary === null ? "no boundary" : `boundary ${fixed(now.boundary)}`);
   say("batches", whole(now.batches));
   const states = Object.entries(now.states).map(([name, count]) => `${whole(count)} ${name}`);
   say("batches-note", states.join(", "));
@@ -96,7 +97,7 @@ function showAlarms(now) {
   at("alarms").tBodies[0].replaceChildren(...now.alarms.map((alarm) =>
     cells(document.createElement("tr"), [
       [whole(alarm.batch), "n"], [whole(alarm.since), "n"], [`${alarm.family}, ${alarm.at}`],
-      [digits(alarm.u), "n"], [digits(alarm.boundary), "n"],
+      [fixed(alarm.u), "n"], [fixed(alarm.boundary), "n"],
       alarm.acknowledged === null ? ["open", "over"]
         : [`${alarm.by}, ${moment(alarm.acknowledged)}`],
     ])));
@@ -111,8 +112,8 @@ function showTable() {
     const u = largest(row.u);
     const over = u !== null && now.boundary !== null && u > now.boundary;
     return cells(document.createElement("tr"), [
-      [whole(row.n), "n"], [row.name], [moment(row.arrived), "n"], [whole(row.events), "n"],
-      [digits(row.expected, 5), "n"], [row.state, row.state], [digits(u), over ? "n over" : "n"],
+      [whole(row.n), "n"], [row.name], [moment(row.arrived), "w"], [whole(row.events), "n"],
+      [digits(row.expected, 5), "n"], [row.state, row.state], [fixed(u), over ? "n over" : "n"],
       [row.note],
     ]);
   }));
