@@ -21,7 +21,7 @@ function layout(more) {
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: css("--ink"), size: 12, family: "system-ui, sans-serif" },
-    margin: { l: 58, r: 14, t: 14, b: 42 }, hovermode: "x unified",
+    margin: { l: 58, r: 14, t: 14, b: 48 }, hovermode: "x unified",
     hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink") } },
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 11 } },
     ...rest, xaxis: { ...grid, ...xaxis }, yaxis: { ...grid, ...yaxis },

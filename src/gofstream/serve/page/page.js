@@ -112,8 +112,8 @@ function showTable() {
     const u = largest(row.u);
     const over = u !== null && now.boundary !== null && u > now.boundary;
     return cells(document.createElement("tr"), [
-      [whole(row.n), "n"], [row.name], [moment(row.arrived), "w"], [whole(row.events), "n"],
-      [digits(row.expected, 5), "n"], [row.state, row.state], [fixed(u), over ? "n over" : "n"],
+      [whole(row.n), "n"], [row.name], [row.state, row.state], [fixed(u), over ? "n over" : "n"],
+      [whole(row.events), "n"], [digits(row.expected, 5), "n"], [moment(row.arrived), "w"],
       [row.note],
     ]);
   }));
