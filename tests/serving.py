@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import http.client
 import json
+import multiprocessing
 import os
 import re
-import signal
-import subprocess
 import sys
+import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gofstream.cli import main
+
 TOKEN = "a token of some length"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-COMMAND = (sys.executable, "-W", "error", "-c", "from gofstream.cli import main; main()", "serve")
+
+# Importing takes longer than most tests: it is done once, and every server is a fork of that.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["gofstream.cli", "gofstream.serve.run"])
 
 
 @dataclass
@@ -39,15 +45,14 @@ class Answer:
 class Serving:
     """A running server."""
 
-    process: subprocess.Popen[str]
+    process: multiprocessing.process.BaseProcess
+    out: Path
     port: int
-    host: str = "127.0.0.1"
-    log: list[str] = field(default_factory=list)
 
     @property
     def url(self) -> str:
         """Where the page is."""
-        return f"http://{self.host}:{self.port}/"
+        return f"http://127.0.0.1:{self.port}/"
 
     def ask(
         self, method: str, path: str, body: Any = None, chunked: bool = False, **headers: str
@@ -76,12 +81,16 @@ class Serving:
         finally:
             connection.close()
 
-    def stop(self) -> int:
+    def stop(self) -> int | None:
         """Ask it to stop, and wait; the exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        _, rest = self.process.communicate(timeout=30)
-        self.log += rest.splitlines()
-        return self.process.returncode
+        self.process.terminate()
+        self.process.join(30)
+        return self.process.exitcode
+
+    @property
+    def log(self) -> list[str]:
+        """What it wrote down, without the line that says where it is."""
+        return self.out.read_text().splitlines()[1:]
 
 
 def _messages(stream: Any) -> Iterator[tuple[str, Any, str]]:
@@ -98,25 +107,37 @@ def _messages(stream: Any) -> Iterator[tuple[str, Any, str]]:
 @contextmanager
 def serving(store: Path, *options: str, port: int = 0) -> Iterator[Serving]:
     """Start a server and wait until it has read the store; stop it at the end."""
-    process = subprocess.Popen(
-        [*COMMAND, str(store), "--port", str(port), *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-    )
-    try:
-        assert process.stdout is not None
-        found = re.search(r":(\d+)/$", process.stdout.readline().strip())
-        if found is None:
-            raise AssertionError(process.communicate(timeout=30)[1])
-        server = Serving(process, int(found[1]))
-        _wait(server)
-        yield server
-    finally:
-        if process.poll() is None:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        arguments = ("serve", str(store), "--port", str(port), *options)
+        process = _FORKS.Process(target=_command, args=(arguments, out))
+        process.start()
+        try:
+            server = Serving(process, out, _port(out))
+            _wait(server)
+            yield server
+        finally:
             process.kill()
-        process.communicate()
+            process.join()
+
+
+def _command(arguments: tuple[str, ...], out: Path) -> None:
+    """Be the command line, with warnings as errors, in a process of its own."""
+    warnings.simplefilter("error")
+    with out.open("wb", buffering=0) as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    sys.argv = ["gofstream", *arguments]
+    main()
+
+
+def _port(out: Path) -> int:
+    for _ in range(600):
+        found = re.search(r":(\d+)/$", out.read_text(), re.MULTILINE) if out.exists() else None
+        if found:
+            return int(found[1])
+        time.sleep(0.05)
+    raise AssertionError(out.read_text() if out.exists() else "the server does not start")
 
 
 def _wait(server: Serving) -> None:

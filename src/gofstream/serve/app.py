@@ -221,17 +221,22 @@ async def _file(request: Request) -> Response:
 
 
 async def _plotly(request: Request) -> Response:
-    plain, packed = await asyncio.to_thread(plotly_script)
-    small = "gzip" in request.headers.get("accept-encoding", "")
     headers = {"cache-control": "private, max-age=86400", "vary": "accept-encoding"}
-    if small:
+    if "gzip" in request.headers.get("accept-encoding", ""):
         headers["content-encoding"] = "gzip"
-    return Response(packed if small else plain, headers=headers, media_type="text/javascript")
+        content = await asyncio.to_thread(_packed)
+    else:
+        content = plotly_script().read_bytes()
+    return Response(content, headers=headers, media_type="text/javascript")
 
 
 @cache
-def plotly_script() -> tuple[bytes, bytes]:
-    """Give plotly.js as it comes with the plotly package: plain, and packed.
+def _packed() -> bytes:
+    return gzip.compress(plotly_script().read_bytes(), 6)
+
+
+def plotly_script() -> Path:
+    """Find plotly.js as it comes with the plotly package.
 
     Raises
     ------
@@ -241,8 +246,7 @@ def plotly_script() -> tuple[bytes, bytes]:
     found = find_spec("plotly")
     if found is None or found.origin is None:
         raise missing_extra("plotly", "serve")
-    plain = (Path(found.origin).parent / "package_data" / "plotly.min.js").read_bytes()
-    return plain, gzip.compress(plain, 6)
+    return Path(found.origin).parent / "package_data" / "plotly.min.js"
 
 
 async def _plain_error(request: Request, error: Exception) -> Response:
