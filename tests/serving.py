@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,11 +141,19 @@ def _port(out: Path) -> int:
 
 
 def _wait(server: Serving) -> None:
-    for _ in range(300):
+    def up() -> bool:
         try:
-            if server.get("/health").status == 200:
-                return
+            return server.get("/health").status == 200
         except OSError:
-            pass
+            return False
+
+    until(up)
+
+
+def until(what: Callable[[], bool]) -> None:
+    """Wait for something that is about to happen."""
+    for _ in range(400):
+        if what():
+            return
         time.sleep(0.05)
-    raise AssertionError("the server does not come up")
+    raise AssertionError("it did not happen")

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from chaos.judge import everything
 from tests.runs import LEVEL, Run
-from tests.serving import BEARER, TOKEN, Serving, serving
+from tests.serving import BEARER, TOKEN, Serving, serving, until
 
 from gofstream.cli import cli
 from gofstream.errors import InputError
@@ -282,7 +281,7 @@ def test_large_bodies_are_refused(server: Serving, inbox: Path) -> None:
             connection.sendall(b"c350\r\n" + bytes(50_000) + b"\r\n")
         assert connection.recv(12) == b"HTTP/1.1 413"
     assert server.ask("POST", "/alarms/acknowledge", b"x" * 5000, **BEARER).status == 413
-    wait_until(lambda: list(inbox.iterdir()) == [])
+    until(lambda: list(inbox.iterdir()) == [])
 
 
 def test_a_batch_that_breaks_off_leaves_nothing(server: Serving, inbox: Path) -> None:
@@ -294,17 +293,8 @@ def test_a_batch_that_breaks_off_leaves_nothing(server: Serving, inbox: Path) ->
             f"Content-Type: {NPY}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
             + body[: len(body) // 2]
         )
-        wait_until(lambda: any(path.name.startswith(".") for path in inbox.iterdir()))
-    wait_until(lambda: list(inbox.iterdir()) == [])
-
-
-def wait_until(what: Any) -> None:
-    """Wait for something that is about to happen."""
-    for _ in range(200):
-        if what():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it did not happen")
+        until(lambda: any(path.name.startswith(".") for path in inbox.iterdir()))
+    until(lambda: list(inbox.iterdir()) == [])
 
 
 def test_the_inbox_is_bounded_and_names_are_taken_once(server: Serving, inbox: Path) -> None:
