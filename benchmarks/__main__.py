@@ -1,4 +1,7 @@
-"""Run all benchmarks, or those whose names are given: expo1d, dimuon5d, reduction, farm, growth."""
+"""Run all benchmarks, or those whose names are given.
+
+They are expo1d, dimuon5d, reduction, farm, growth and serve.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import sys
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks import farm, fits, growth, reduction
+from benchmarks import farm, fits, growth, reduction, serve
 from benchmarks.machine import emit, gemm_peak, gemv_bandwidth
 
 
@@ -26,7 +29,9 @@ def main(wanted: list[str]) -> None:
             farm.run()
         if "growth" in wanted:
             growth.run()
+        if "serve" in wanted:
+            serve.run()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["expo1d", "dimuon5d", "reduction", "farm", "growth"])
+    main(sys.argv[1:] or ["expo1d", "dimuon5d", "reduction", "farm", "growth", "serve"])
