@@ -26,7 +26,7 @@ from gofstream.stream.store import Store
 
 PAGES = 50
 #: Batches in a round, and rounds of each kind, in turns since the speed of a machine drifts.
-BATCHES, ROUNDS = 400, 5
+BATCHES, ROUNDS = 100, 9
 EXPECTED = 500.0
 
 
