@@ -13,6 +13,16 @@ settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
 
 
+#: Files with the longest tests. They go first: one begun last would keep one worker and let the
+#: other idle.
+LONG = ("test_tutorials.py", "test_cli.py", "test_paper.py", "test_executors.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put long tests first, and leave the order otherwise as it is."""
+    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _one_blas_thread() -> Iterator[None]:
     """Work as a worker does: one BLAS thread."""

@@ -4,46 +4,51 @@ from __future__ import annotations
 
 import sys
 import warnings
+from importlib import import_module
 from typing import TextIO
 
 import click
 from threadpoolctl import threadpool_limits
 
 from gofstream import __version__
-from gofstream.cli.calibrate import calibrate
-from gofstream.cli.data import data
-from gofstream.cli.demo import demo
-from gofstream.cli.describe import describe
-from gofstream.cli.example import example
-from gofstream.cli.inspect import inspect
-from gofstream.cli.paper import paper
-from gofstream.cli.power import power
-from gofstream.cli.report import report
-from gofstream.cli.serve import serve
-from gofstream.cli.test import test
 from gofstream.errors import GofstreamError, StoppedError
 
+#: Each has a module of its name, with a command of its name.
+COMMANDS = (
+    "calibrate",
+    "data",
+    "demo",
+    "describe",
+    "example",
+    "inspect",
+    "paper",
+    "power",
+    "report",
+    "serve",
+    "test",
+)
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class _Commands(click.Group):
+    """Commands whose modules are loaded when asked for: those with pictures take a second."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Name all commands."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"gofstream.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gofstream")
 def cli() -> None:
     """Ask whether data still look like what is expected."""
-
-
-for command in (
-    calibrate,
-    data,
-    demo,
-    describe,
-    example,
-    inspect,
-    paper,
-    power,
-    report,
-    serve,
-    test,
-):
-    cli.add_command(command)
 
 
 def main() -> None:

@@ -37,9 +37,11 @@ def page() -> str:
 def _commands(words: list[str], command: click.Command) -> list[tuple[list[str], click.Command]]:
     if not isinstance(command, click.Group):
         return [(words, command)]
-    found = []
-    for name in sorted(command.commands):
-        found += _commands([*words, name], command.commands[name])
+    found, context = [], click.Context(command)
+    for name in command.list_commands(context):
+        known = command.get_command(context, name)
+        assert known is not None
+        found += _commands([*words, name], known)
     return found
 
 
