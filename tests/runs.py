@@ -28,8 +28,8 @@ from gofstream.stream.store import Store
 COLUMNS = ("mll [GeV]", "pt [GeV]", "Δφ")
 WIDTHS = (0.4, 1.0, 2.2)
 LEVEL = 4.1
-#: The batch with which the anomaly begins, and the one after which it is noticed.
-BEGINS, RINGS = 112, 124
+#: The batch with which the anomaly begins.
+BEGINS = 112
 WINDOW = 20
 
 
@@ -70,6 +70,7 @@ class Run:
         self.store = Store.create(path, about, Retention("one", batches=2))
         self._u = np.zeros((4, len(WIDTHS)))
         self._rng = np.random.default_rng(2)
+        self._rang = False
         # Where the anomaly is: a bump in mass, at any angle.
         bump = Sample.from_array([[150.0, 30.0, 0.0]], columns=COLUMNS, periodic=[COLUMNS[2]])
         self._bump = gaussian(self.learner.candidates, self.learner.scaling.apply(bump), 0.9)[:, 0]
@@ -125,11 +126,11 @@ class Run:
             "models": {i: self._model(width, strength) for i, width in enumerate(WIDTHS)},
             "events": self._rng.bytes(8 * 3 * entry.events),
         }
-        if number == RINGS:
+        if number >= BEGINS and u.max() > LEVEL and not unmonitored and not self._rang:
             family, width = np.unravel_index(int(u.argmax()), u.shape)
-            top = max(float(u.max()), LEVEL + 0.2)
-            alarm = Alarm(number, FAMILIES[family], int(width), top, LEVEL, since=BEGINS)
-            rest["alarm"] = alarm
+            top = float(u.max())
+            rest["alarm"] = Alarm(number, FAMILIES[family], int(width), top, LEVEL, since=BEGINS)
+            self._rang = True
         if number % 25 == 0:
             rest["checkpoint"] = {(i, "sum"): self._rng.bytes(24_000) for i in range(len(WIDTHS))}
         return replace(entry, **changes), rest

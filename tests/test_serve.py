@@ -194,8 +194,7 @@ def test_a_batch_reaches_the_inbox_as_it_was_sent(
     (path,) = inbox.iterdir()
     assert path.name == f"run 7 ü-0001{suffix}"
     assert path.read_bytes() == body
-    if suffix != ".arrow":
-        assert len(read(path).sample) in (1, 50)
+    assert len(read(path).sample) in (1, 50)
 
 
 @pytest.mark.parametrize(
@@ -210,8 +209,8 @@ def test_a_batch_reaches_the_inbox_as_it_was_sent(
         "a%0Ab",
         "%1b%5B31m",
         "%20a",
-        "x" * 201,
-        "%C3%BC" * 101,
+        "x" * 193,
+        "%C3%BC" * 97,
         "%E2%80%AEgnp",
     ],
 )
@@ -302,7 +301,9 @@ def test_the_inbox_is_bounded_and_names_are_taken_once(server: Serving, inbox: P
     assert post(server, "batch-0", npy()).status == 202
     assert post(server, "batch-0", npy()).status == 409
     assert post(server, "batch-0", parquet(table()), PARQUET).status == 409
-    (inbox / "quarantine").mkdir()  # does not count
+    # These do not count.
+    (inbox / "quarantine").mkdir()
+    (inbox / "batch-0.json").write_text('{"expected": 50}')
     for number in range(1, MOST):
         assert post(server, f"batch-{number}", npy(number)).status == 202
     full = post(server, "one-more", npy())

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from gofstream.errors import GofstreamError, InputError, printable
 from gofstream.io.formats import opened, recognise
-from gofstream.io.table import foreign
-from gofstream.stream.rows import LONGEST_NAME
 
 #: How a kind of content is called, and how its file ends.
 KINDS = {
@@ -22,6 +20,10 @@ KINDS = {
 }
 #: What a file may unpack to, in times of the largest body: zeros compress without end.
 UNPACKED = 20
+#: Bytes of the name of a file that a run takes.
+LONGEST_FILE = 200
+#: How files end that are no batches: what stands beside one, and what others are writing.
+NOT_BATCHES = (".json", ".tmp", ".part", ".partial")
 _ROWS = 65536
 
 
@@ -53,10 +55,15 @@ class Inbox:
     most: int
 
     def waiting(self) -> int:
-        """Count the files that wait; what is being written, or set aside in folders, does not."""
+        """Count the batches that wait; not what is being written, or set aside in folders."""
         try:
             with os.scandir(self.folder) as found:
-                return sum(not item.name.startswith(".") and item.is_file() for item in found)
+                return sum(
+                    not item.name.startswith(".")
+                    and not item.name.endswith(NOT_BATCHES)
+                    and item.is_file()
+                    for item in found
+                )
         except OSError:
             return 0
 
@@ -145,19 +152,19 @@ def check_name(name: str) -> str:
     >>> check_name("run7-0001")
     'run7-0001'
     """
+    longest = LONGEST_FILE - max(len(suffix) for _, suffix in KINDS.values())
     plain = (
         name.isprintable()
         and name == name.strip()
         and not name.startswith(".")
         and not set(name) & set("/\\")
-        # With its ending, and what is put before it, a file's name has at most 255 bytes.
-        and 0 < len(name.encode()) <= min(LONGEST_NAME, 200)
+        and 0 < len(name.encode()) <= longest
     )
     if not plain:
         raise RefusedError(
             400,
-            f"a batch cannot be called {printable(name[:60])!r}: give 1 to {LONGEST_NAME} "
-            "printable characters without slashes, and no dot first",
+            f"a batch cannot be called {printable(name[:60])!r}: give printable "
+            f"characters without slashes, {longest} bytes at most, and no dot first",
         )
     return name
 
@@ -171,44 +178,22 @@ def check_content(path: Path, kind: str, largest: int) -> None:
         400, with the reason.
     """
     try:
-        if kind == "Arrow":
-            _read_arrow(path, largest)
-            return
         if (found := recognise(path).name) != kind:
             raise InputError(f"it is {found}, not {kind}")
         with opened(path) as table:
             numbers = [name for name, column in table.columns.items() if column.dtype is not None]
             if not numbers:
                 raise InputError("it has no columns of numbers")
+            # What it promises before it is unpacked, and what comes out, should it promise nothing.
             _check_unpacked(8 * table.rows * len(numbers), largest)
-            for _ in table.pieces(numbers, _ROWS):
-                pass
+            size = 0
+            for piece in table.pieces(numbers, _ROWS):
+                size += sum(column.nbytes for column in piece.values())
+                _check_unpacked(size, largest)
     except GofstreamError as error:
         # The name under which it was received says nothing to the sender.
         why = str(error).replace(f"{path}: ", "").replace(str(path), "the batch")
         raise RefusedError(400, f"this cannot be taken as {kind}: {why}") from error
-
-
-def _read_arrow(path: Path, largest: int) -> None:
-    """Read Arrow IPC, as a stream or as a file."""
-    import pyarrow as pa
-    from pyarrow import ipc
-
-    size = 0
-    with foreign(path, "Arrow"), pa.OSFile(str(path), "rb") as source:
-        is_file = source.read(6) == b"ARROW1"
-        source.seek(0)
-        reader = ipc.open_file(source) if is_file else ipc.open_stream(source)
-        if not len(reader.schema):
-            raise InputError("it has no columns of numbers")
-        if isinstance(reader, ipc.RecordBatchFileReader):
-            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
-        else:
-            batches = (batch for batch in reader)
-        for batch in batches:
-            batch.validate(full=True)
-            size += batch.nbytes
-            _check_unpacked(size, largest)
 
 
 def _check_unpacked(size: int, largest: int) -> None:

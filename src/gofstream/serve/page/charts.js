@@ -18,10 +18,11 @@ function layout(more) {
   const grid = { gridcolor: css("--line"), zerolinecolor: css("--line"), linecolor: css("--soft"),
     ticks: "inside", tickcolor: css("--soft"), automargin: true };
   const { xaxis, yaxis, ...rest } = more;
+  for (const axis of [xaxis, yaxis]) if (axis.title) axis.title.standoff = 8;
   return {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { color: css("--ink"), size: 12, family: "system-ui, sans-serif" },
-    margin: { l: 58, r: 14, t: 14, b: 48 }, hovermode: "x unified",
+    margin: { l: 58, r: 14, t: 14, b: 44 }, hovermode: "x unified",
     hoverlabel: { bgcolor: css("--card"), bordercolor: css("--line"), font: { color: css("--ink") } },
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 11 } },
     ...rest, xaxis: { ...grid, ...xaxis }, yaxis: { ...grid, ...yaxis },
