@@ -54,14 +54,12 @@ class Serving:
         """Where the page is."""
         return f"http://127.0.0.1:{self.port}/"
 
-    def ask(
-        self, method: str, path: str, body: Any = None, chunked: bool = False, **headers: str
-    ) -> Answer:
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         """Send one request; headers are written with underscores."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
-            connection.request(method, path, body, named, encode_chunked=chunked)
+            connection.request(method, path, body, named)
             found = connection.getresponse()
             return Answer(found.status, {k.lower(): v for k, v in found.getheaders()}, found.read())
         finally:

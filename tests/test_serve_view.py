@@ -5,24 +5,35 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from starlette.requests import Request
+from starlette.types import Message
 from tests.runs import BEGINS, LEVEL, WINDOW, Run, reference
 
+from gofstream.cli.serve import serve
 from gofstream.errors import GofstreamError, InputError
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.model import LogRatio
 from gofstream.sample import Sample
-from gofstream.serve import feed, view, where
+from gofstream.serve import app, feed, view, where
 from gofstream.serve.follower import Follower
 from gofstream.serve.guard import Access
+from gofstream.serve.inbox import Inbox, RefusedError
 from gofstream.settings import Settings
 from gofstream.stream.reader import Reader
 from gofstream.stream.rows import Alarm, Entry, Statistic
 
-ABOUT = {"widths": [0.3, 1.4], "epoch": 50, "boundary": {"level": 4.0, "alpha": 0.05}}
+DEPLOY = Path(__file__).parents[1] / "deploy"
+ABOUT = {
+    "widths": [0.3, 1.4],
+    "epoch": 50,
+    "nominal_expected": 10.0,
+    "boundary": {"level": 4.0, "alpha": 0.05},
+}
 RUN = view.Run.of(ABOUT | {"retention": {"strategy": "sat", "batches": 0, "reservoir": False}})
 
 
@@ -72,15 +83,20 @@ def test_without_a_boundary_there_is_no_verdict() -> None:
 
 
 def test_e_value_and_storage() -> None:
-    """Against the formulas of METHOD, number by number."""
-    t = [4.6, -2.0, 700.0]
+    """Against the formulas of METHOD, number by number; no e-value where it cannot be trusted."""
+    t = [4.6, -2.0, 70.0]
     statistics = tuple(Statistic("epoch next", i, each) for i, each in enumerate(t))
     entry = Entry(1, "a", "", 0.0, 1, 1.0, statistics=statistics)
     mean = sum(math.exp(each / 2) for each in t) / 3
-    assert view.log_e_value(entry) == pytest.approx(math.log10(mean), rel=1e-12)
-    assert view.log_e_value(learnt(1, 1.0)) is None
-    found = view.strategies(rows=6000, batches=3, columns=5, model=1000.0, sums=77)
-    assert found == {"all": 3000 + 8 * 5 * 6000, "one": 3000 + 8 * 5 * 2000, "sat": 77}
+    # Epochs of 50 batches with 10 events each: 100 rows for each event are 50 000.
+    assert view.evidence(RUN, entry, 50_000)["e"] == pytest.approx(mean, rel=1e-12)
+    for rows, note in ((49_999, "and it takes 100"), (None, "--reference")):
+        found = view.evidence(RUN, entry, rows)
+        assert found["e"] is None
+        assert note in found["note"]
+    assert view.evidence(RUN, learnt(1, 1.0), 50_000)["e"] is None
+    kept = view.strategies(rows=6000, batches=3, columns=5, model=1000.0, sums=77)
+    assert kept == {"all": 3000 + 8 * 5 * 6000, "one": 3000 + 8 * 5 * 2000, "sat": 77}
 
 
 @pytest.fixture(scope="module")
@@ -251,6 +267,40 @@ def test_messages_are_one_line_each() -> None:
     text = feed._message("update", {"name": "a\n\nevent: evil\ndata: 1\u2028"}, "3-x").decode()
     assert text.count("\n") == 4
     assert json.loads(text.splitlines()[2].removeprefix("data: "))["name"].startswith("a\n\n")
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whether it stops, or trickles for ever; nothing of it stays."""
+    inbox = Inbox(tmp_path, largest=1000, most=3)
+
+    async def stops() -> Message:
+        await asyncio.sleep(60)
+        raise AssertionError("nobody waits so long")
+
+    async def trickles() -> Message:
+        await asyncio.sleep(0.01)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    monkeypatch.setattr(app, "PIECE", 0.05)
+    monkeypatch.setattr(app, "WHOLE", 0.2)
+    for receive in (stops, trickles):
+        request = Request({"type": "http", "headers": [], "method": "POST"}, receive)
+        with pytest.raises(RefusedError, match="too slowly") as refused:
+            asyncio.run(inbox.receive(app._body(request)))
+        assert refused.value.status == 408
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_examples_of_deployment_give_options_that_exist() -> None:
+    """The systemd unit and the container call the command as it is."""
+    known = {option for parameter in serve.params for option in parameter.opts}
+    for name in ("gofstream-serve.service", "Containerfile"):
+        used = re.findall(r"--[a-z-]+(?=[ \"])", (DEPLOY / name).read_text())
+        wanted = {option for option in used if option in known}
+        assert {"--inbox", "--token-file", "--log"} <= wanted
+        assert set(used) - known <= {"--now", "--secret", "--no-cache-dir", "--uid"}
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "control-room", "127.evil"])

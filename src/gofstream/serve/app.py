@@ -136,11 +136,11 @@ class Server:
     async def _take(self, inbox: Inbox, request: Request, name: str, kind: str) -> Path:
         try:
             partial = await inbox.receive(_body(request))
+            return await asyncio.to_thread(inbox.accept, partial, name, kind)
         except ClientDisconnect as error:
             raise RefusedError(400, "the batch ended before it was whole") from error
         except OSError as error:
             raise RefusedError(507, f"the batch cannot be written ({error.strerror})") from error
-        return await asyncio.to_thread(inbox.accept, partial, name, kind)
 
     async def acknowledge(self, request: Request) -> Response:
         """Write down that somebody has seen all alarms up to a batch."""
@@ -193,16 +193,16 @@ def _acknowledge(path: Path, by: str, upto: int) -> list[int]:
 async def _body(request: Request) -> AsyncIterator[bytes]:
     """Give the pieces of a body, unless they are too slow in coming."""
     pieces = aiter(request.stream())
-    try:
-        async with asyncio.timeout(WHOLE):
-            while True:
-                async with asyncio.timeout(PIECE):
-                    piece = await anext(pieces, None)
-                if piece is None:
-                    return
-                yield piece
-    except TimeoutError as error:
-        raise RefusedError(408, "the batch came too slowly; try again") from error
+    end = time.monotonic() + WHOLE
+    while True:
+        try:
+            async with asyncio.timeout(min(PIECE, end - time.monotonic())):
+                piece = await anext(pieces, None)
+        except TimeoutError as error:
+            raise RefusedError(408, "this came too slowly; try again") from error
+        if piece is None:
+            return
+        yield piece
 
 
 async def _small(request: Request) -> bytes:

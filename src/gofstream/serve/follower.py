@@ -63,10 +63,12 @@ class Follower:
     Parameters
     ----------
     path : the store.
+    reference_rows : how large the reference of the run is, if that is known.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, reference_rows: int | None = None) -> None:
         self.path = path
+        self.reference_rows = reference_rows
         self._reader: Reader | None = None
         self._file = (0, 0)
         self._version = -1
@@ -136,7 +138,7 @@ class Follower:
         return self._reader
 
     def _read(self, reader: Reader, known: _Known) -> list[tuple[str, dict[str, Any]]]:
-        rows = []
+        rows: deque[tuple[str, dict[str, Any]]] = deque(maxlen=HISTORY)
         done, count = known.states.total(), reader.head().batches
         while done < count:
             upto = min(done + CHUNK, count)
@@ -151,7 +153,7 @@ class Follower:
                 known.rows.append(one)
                 rows.append((f"{entry.number}-{own.hex()[:16]}", one))
             done = upto
-        return rows[-HISTORY:]
+        return list(rows)
 
     def _now(self, reader: Reader, known: _Known) -> dict[str, Any]:
         with reader.snapshot():
@@ -178,7 +180,7 @@ class Follower:
             "boundary": run.level,
             "epoch": run.epoch,
             "window": run.window,
-            "log_e": view.log_e_value(last),
+            "evidence": view.evidence(run, last, self.reference_rows),
             "rate": view.rate(known.rows),
             "storage": self._storage(known, head),
         }

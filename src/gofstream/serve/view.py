@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
-
 from gofstream.inference.scale import FAMILIES
+from gofstream.inference.sequential import TRUSTED_ROWS, e_value
 from gofstream.report.words import number, p_text
 from gofstream.stream.rows import Alarm, Entry
 
@@ -27,6 +26,7 @@ class Run:
     widths : σ by index.
     columns : names of what is tested.
     epoch, window : H and K, in batches.
+    nominal : N(R) of a batch.
     level, alpha : the boundary, and how often an epoch crosses it by chance; None without one.
     kept : whose events are kept, in words.
     """
@@ -35,6 +35,7 @@ class Run:
     columns: tuple[str, ...]
     epoch: int | None
     window: int | None
+    nominal: float | None
     level: float | None
     alpha: float | None
     kept: str
@@ -55,6 +56,7 @@ class Run:
             tuple(about.get("columns", ())),
             about.get("epoch"),
             about.get("window"),
+            about.get("nominal_expected"),
             boundary.get("level"),
             boundary.get("alpha"),
             kept[retention["strategy"]],
@@ -121,12 +123,30 @@ def highest(entry: Entry | None) -> tuple[str, int, float] | None:
     return None if top is None else (top.family, top.width, float(top.u or 0.0))
 
 
-def log_e_value(entry: Entry | None) -> float | None:
-    """Give log₁₀ of the e-value of the epoch: the mean of e^{t/2} of `next` over widths."""
+def evidence(run: Run, entry: Entry | None, reference_rows: int | None) -> dict[str, Any]:
+    """Give the e-value of the epoch, if the reference is large enough for it to be one.
+
+    Parameters
+    ----------
+    entry : the last batch with statistics.
+    reference_rows : how many there are; None if that is not known.
+
+    Returns
+    -------
+    dict
+        ``e``, None where there is none to be trusted, and a ``note``.
+    """
     t = [] if entry is None else [s.t for s in entry.statistics if s.family == "epoch next"]
-    if not t:
-        return None
-    return float((np.logaddexp.reduce(np.array(t) / 2) - np.log(len(t))) / np.log(10))
+    if not t or run.epoch is None or run.nominal is None:
+        return {"e": None, "note": "of the epoch"}
+    if reference_rows is None:
+        return {"e": None, "note": "shown with --reference: it needs a large one"}
+    # A whole epoch, so that it is trusted from the beginning to the end, or not at all.
+    found = e_value(t, reference_rows, run.epoch * run.nominal)
+    if not found.trusted:
+        rows = f"{number(found.rows_per_event, 2)} reference rows for each event of an epoch"
+        return {"e": None, "note": f"none: {rows}, and it takes {TRUSTED_ROWS}"}
+    return {"e": found.value, "note": "of the epoch; may be looked at any time"}
 
 
 def verdict(run: Run, batches: int, entry: Entry | None, alarms: Sequence[Alarm]) -> dict[str, str]:

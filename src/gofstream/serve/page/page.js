@@ -62,8 +62,9 @@ function showFacts(now) {
   say("rate-note", now.rate
     ? `${whole(now.rate.events)} events / h, over the last ${now.rate.over} batches`
     : "batches per hour");
-  const log = now.log_e;
-  say("e-value", log === null ? "–" : Math.abs(log) < 4 ? digits(10 ** log, 2) : `10^${log.toFixed(0)}`);
+  const { e, note } = now.evidence;
+  say("e-value", e === null ? "–" : e > 1e-3 && e < 1e4 ? digits(e, 2) : e.toExponential(1));
+  say("e-value-note", note);
   const kept = now.storage;
   say("storage-note", `The file has ${bytes(kept.file)}: models ${bytes(kept.models)}, events `
     + `${bytes(kept.events)} (${kept.kept}). Below, what each strategy would have to keep.`);
@@ -93,7 +94,8 @@ function cells(line, values) {
 
 function showAlarms(now) {
   at("alarms").hidden = now.alarms.length === 0;
-  at("no-alarms").hidden = now.alarms.length > 0;
+  const cut = now.rung > now.alarms.length ? `; the latest ${now.alarms.length} are listed` : "";
+  say("alarms-note", now.rung ? `${whole(now.rung)} rang${cut}.` : "None rang.");
   at("alarms").tBodies[0].replaceChildren(...now.alarms.map((alarm) =>
     cells(document.createElement("tr"), [
       [whole(alarm.batch), "n"], [whole(alarm.since), "n"], [`${alarm.family}, ${alarm.at}`],
