@@ -1,6 +1,7 @@
 """Run all benchmarks, or those whose names are given.
 
-They are expo1d, dimuon5d, reduction, farm, growth, stream; and stream10k, only when it is named.
+They are expo1d, dimuon5d, reduction, farm, growth, stream and serve; and stream10k, only when it is
+named.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import sys
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks import farm, fits, growth, reduction, stream
+from benchmarks import farm, fits, growth, reduction, serve, stream
 from benchmarks.machine import emit, gemm_peak, gemv_bandwidth
 
 
@@ -33,7 +34,11 @@ def main(wanted: list[str]) -> None:
             stream.run()
         if "stream10k" in wanted:
             stream.run_long()
+        if "serve" in wanted:
+            serve.run()
 
+
+ALL = ["expo1d", "dimuon5d", "reduction", "farm", "growth", "stream", "serve"]
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["expo1d", "dimuon5d", "reduction", "farm", "growth", "stream"])
+    main(sys.argv[1:] or ALL)

@@ -25,6 +25,7 @@ COMMANDS = (
     "power",
     "replay",
     "report",
+    "serve",
     "test",
 )
 

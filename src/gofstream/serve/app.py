@@ -1,0 +1,263 @@
+"""The application: what each address answers."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from gofstream.errors import GofstreamError, InputError, missing_extra, printable
+from gofstream.serve.feed import MOST, Feed
+from gofstream.serve.guard import Access, Guard, refused
+from gofstream.serve.inbox import KINDS, Inbox, RefusedError, check_name
+from gofstream.serve.metrics import exposition
+from gofstream.stream.store import Store
+
+#: Seconds to wait for the next piece of a body, and for all of it.
+PIECE, WHOLE = 10.0, 300.0
+#: Bodies that are received at a time.
+AT_ONCE = 4
+#: Bytes of a form or a request in JSON.
+SMALL = 4096
+#: Longest name of somebody who acknowledges.
+LONGEST = 80
+
+_PAGE = Path(__file__).parent / "page"
+_FILES = {
+    "/": ("index.html", "text/html"),
+    "/enter.html": ("enter.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+    "/charts.js": ("charts.js", "text/javascript"),
+}
+
+
+class Server:
+    """Answers for one store.
+
+    Parameters
+    ----------
+    feed : what is known of the store.
+    access : who may ask.
+    inbox : where batches go; without one, none are taken.
+    """
+
+    def __init__(self, feed: Feed, access: Access, inbox: Inbox | None) -> None:
+        self.feed = feed
+        self.access = access
+        self.inbox = inbox
+        self._receiving = 0
+
+    def app(self) -> Starlette:
+        """Put the addresses together."""
+        return Starlette(
+            routes=[
+                *(Route(path, _file) for path in _FILES),
+                Route("/plotly.js", _plotly),
+                Route("/enter", self.enter, methods=["POST"]),
+                Route("/live", self.live),
+                Route("/batches", self.batches),
+                Route("/batches/{name}", self.post, methods=["POST"]),
+                Route("/alarms/acknowledge", self.acknowledge, methods=["POST"]),
+                Route("/metrics", self.metrics),
+                Route("/health", self.health),
+            ],
+            middleware=[Middleware(Guard, access=self.access)],
+            exception_handlers={HTTPException: _plain_error, GofstreamError: _own_error},
+            lifespan=self._lifespan,
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        looking = asyncio.create_task(self.feed.run())
+        yield
+        self.feed.stop()
+        await looking
+
+    async def enter(self, request: Request) -> Response:
+        """Take the token from the form of a browser."""
+        given = parse_qs((await _small(request)).decode("utf-8", "replace")).get("token", [""])[0]
+        if not self.access.is_token(given.strip()):
+            return refused(401, "this is not the token")
+        return self.access.enter()
+
+    async def live(self, request: Request) -> Response:
+        """Tell a page all that is new, until it goes away."""
+        if self.feed.pages >= MOST:
+            return refused(503, f"{MOST} pages are open already", retry_after="30")
+        mark = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        return StreamingResponse(self.feed.follow(mark[:64]), media_type="text/event-stream")
+
+    async def batches(self, request: Request) -> Response:
+        """Give a page of the table."""
+        text = request.query_params.get("before", "")
+        if not (text.isdecimal() and len(text) < 16):
+            return refused(400, "say before which batch: /batches?before=100")
+        rows = await self.feed.in_thread(lambda: self.feed.follower.page(int(text)))
+        return JSONResponse({"rows": rows})
+
+    async def post(self, request: Request) -> Response:
+        """Take a batch into the inbox."""
+        self._check_token(request)
+        if self.inbox is None:
+            return refused(403, "this server takes no batches: it was started without --inbox")
+        name = check_name(request.path_params["name"])
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in KINDS:
+            return refused(415, f"a batch is one of {', '.join(KINDS)}; say which as Content-Type")
+        length = request.headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self.inbox.largest:
+            return refused(413, f"a batch may have {self.inbox.largest:,} bytes at most")
+        self.inbox.check_room()
+        if self._receiving >= AT_ONCE:
+            return refused(429, "other batches are being received; try again", retry_after="1")
+        self._receiving += 1
+        try:
+            path = await self._take(self.inbox, request, name, kind)
+        finally:
+            self._receiving -= 1
+        return JSONResponse({"name": name, "bytes": path.stat().st_size}, 202)
+
+    async def _take(self, inbox: Inbox, request: Request, name: str, kind: str) -> Path:
+        try:
+            partial = await inbox.receive(_body(request))
+            return await asyncio.to_thread(inbox.accept, partial, name, kind)
+        except ClientDisconnect as error:
+            raise RefusedError(400, "the batch ended before it was whole") from error
+        except OSError as error:
+            raise RefusedError(507, f"the batch cannot be written ({error.strerror})") from error
+
+    async def acknowledge(self, request: Request) -> Response:
+        """Write down that somebody has seen all alarms up to a batch."""
+        self._check_token(request)
+        try:
+            content = json.loads(await _small(request))
+            by, upto = str(content["by"]).strip(), int(content["upto"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise RefusedError(400, 'send {"by": "a name", "upto": the last batch}') from error
+        if not by or len(by) > LONGEST or not by.isprintable():
+            return refused(400, f"give a name of 1 to {LONGEST} printable characters")
+        done = await asyncio.to_thread(_acknowledge, self.feed.follower.path, by, upto)
+        return JSONResponse({"acknowledged": done})
+
+    async def metrics(self, request: Request) -> Response:
+        """Answer Prometheus."""
+        feed = self.feed
+        waiting = None if feed.waiting is None else feed.waiting()
+        readable = bool(feed.now) and not feed.trouble
+        text = exposition(feed.now, readable=readable, waiting=waiting, pages=feed.pages)
+        return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
+
+    async def health(self, request: Request) -> Response:
+        """Say whether the store can be read, and how old the last batch is."""
+        now, trouble = self.feed.now, self.feed.trouble
+        arrived = now.get("arrived")
+        well = bool(now) and not trouble
+        content: dict[str, Any] = {
+            "status": "ok" if well else "store unreadable" if trouble else "starting",
+            "age": None if arrived is None else round(time.time() - arrived, 3),
+        }
+        return JSONResponse(content, 200 if well else 503)
+
+    def _check_token(self, request: Request) -> None:
+        if self.access.token is None:
+            raise RefusedError(403, "this server only shows: it was started without --token-file")
+        # A form of another site cannot send this header, so nobody acts in a user's name.
+        if not self.access.trusts(request.headers.get("authorization", "")):
+            raise RefusedError(401, "this takes the token: Authorization: Bearer …")
+
+
+def _acknowledge(path: Path, by: str, upto: int) -> list[int]:
+    with Store(path) as store:
+        seen = [a.batch for a in store.alarms() if a.acknowledged is None and a.batch <= upto]
+        for batch in seen:
+            store.acknowledge(batch, by, time.time())
+    return seen
+
+
+async def _body(request: Request) -> AsyncIterator[bytes]:
+    """Give the pieces of a body, unless they are too slow in coming."""
+    pieces = aiter(request.stream())
+    end = time.monotonic() + WHOLE
+    while True:
+        try:
+            async with asyncio.timeout(min(PIECE, end - time.monotonic())):
+                piece = await anext(pieces, None)
+        except TimeoutError as error:
+            raise RefusedError(408, "this came too slowly; try again") from error
+        if piece is None:
+            return
+        yield piece
+
+
+async def _small(request: Request) -> bytes:
+    """Give a body that has no reason to be large."""
+    content = b""
+    async for piece in _body(request):
+        content += piece
+        if len(content) > SMALL:
+            raise RefusedError(413, f"this may have {SMALL} bytes at most")
+    return content
+
+
+async def _file(request: Request) -> Response:
+    name, kind = _FILES[request.url.path]
+    return Response((_PAGE / name).read_bytes(), media_type=kind)
+
+
+async def _plotly(request: Request) -> Response:
+    headers = {"cache-control": "private, max-age=86400", "vary": "accept-encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["content-encoding"] = "gzip"
+        content = await asyncio.to_thread(_packed)
+    else:
+        content = plotly_script().read_bytes()
+    return Response(content, headers=headers, media_type="text/javascript")
+
+
+@cache
+def _packed() -> bytes:
+    return gzip.compress(plotly_script().read_bytes(), 6)
+
+
+def plotly_script() -> Path:
+    """Find plotly.js as it comes with the plotly package.
+
+    Raises
+    ------
+    GofstreamError
+        If it is not installed.
+    """
+    found = find_spec("plotly")
+    if found is None or found.origin is None:
+        raise missing_extra("plotly", "serve")
+    return Path(found.origin).parent / "package_data" / "plotly.min.js"
+
+
+async def _plain_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    return refused(error.status_code, f"{error.detail.lower()}", **(dict(error.headers or {})))
+
+
+async def _own_error(request: Request, error: Exception) -> Response:
+    """Turn our own errors into answers of one sentence."""
+    if isinstance(error, RefusedError):
+        later = {"retry_after": "10"} if error.status == 429 else {}
+        return refused(error.status, str(error), **later)
+    return refused(400 if isinstance(error, InputError) else 503, printable(str(error)))

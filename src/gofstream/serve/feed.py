@@ -1,0 +1,226 @@
+"""One task reads the store, every open page is told: pages never read it themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gofstream.errors import GofstreamError
+from gofstream.sample import Sample
+from gofstream.serve import where
+from gofstream.serve.follower import HISTORY, PAGE, Change, Follower
+
+T = TypeVar("T")
+
+#: Seconds between two looks at the store: a page is up to date well within a second.
+INTERVAL = 0.25
+#: Seconds between signs of life, and after which a page that missed them calls itself lost.
+PULSE = 5.0
+#: Seconds to wait after a store could not be read.
+RETRY = 2.0
+#: Messages that wait for a slow page; beyond, it is sent away and catches up when it comes back.
+PATIENCE = 64
+#: Pages at a time.
+MOST = 200
+#: After the learnt ratio was computed, rest for so many times as long: the learner needs the cores.
+REST = 30
+
+_log = logging.getLogger("gofstream.serve")
+
+
+class Feed:
+    """What all pages are told, in the words of server-sent events.
+
+    Parameters
+    ----------
+    path : the store.
+    waiting : counts the files in the inbox; None if there is no inbox.
+    reference : the reference of the run, to evaluate models on.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        waiting: Callable[[], int] | None = None,
+        reference: Sample | None = None,
+    ) -> None:
+        self.follower = Follower(path, None if reference is None else len(reference))
+        self.waiting = waiting
+        self.reference = reference
+        #: How the run stands; empty before the first look.
+        self.now: dict[str, Any] = {}
+        #: Why the store cannot be read, if it cannot.
+        self.trouble = ""
+        self._rows: deque[tuple[str, dict[str, Any]]] = deque(maxlen=HISTORY)
+        self._whole: bytes | None = None
+        self._where: bytes = b""
+        self._where_of: tuple[int, int] | None = None
+        self._pages: set[asyncio.Queue[bytes | None]] = set()
+        self._stopped = asyncio.Event()
+        # SQLite wants a connection to stay in its thread.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+
+    async def run(self) -> None:
+        """Look at the store until stopped."""
+        pulsed, wheres = 0.0, asyncio.create_task(self._keep_locating())
+        try:
+            while not self._stopped.is_set():
+                await self._look()
+                if time.monotonic() - pulsed >= PULSE:
+                    self._tell(_message("pulse", self._beat()))
+                    pulsed = time.monotonic()
+                await self._pause(RETRY if self.trouble else INTERVAL)
+        finally:
+            self.stop()
+            await wheres
+            await self.in_thread(self.follower.close)
+            self._thread.shutdown()
+
+    def stop(self) -> None:
+        """Send all pages away; they come back by themselves if there is a server again."""
+        self._stopped.set()
+        for page in self._pages:
+            _last_word(page)
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Do something with the store, in its thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    @property
+    def pages(self) -> int:
+        """How many pages are open."""
+        return len(self._pages)
+
+    async def follow(self, mark: str) -> AsyncIterator[bytes]:
+        """Give the messages for one page, from the first it has not seen.
+
+        Parameters
+        ----------
+        mark : of the last message it has seen; empty if it has none.
+        """
+        page: asyncio.Queue[bytes | None] = asyncio.Queue(PATIENCE)
+        # No waiting between these lines: nothing new can fall between history and queue.
+        self._pages.add(page)
+        start = [self._since(mark), self._where]
+        if self.trouble:
+            start.append(_message("trouble", {"text": self.trouble}))
+        if self._stopped.is_set():
+            _last_word(page)
+        try:
+            yield b"retry: 1000\n\n" + b"".join(start)
+            while (message := await page.get()) is not None:
+                yield message
+        finally:
+            self._pages.discard(page)
+
+    async def _look(self) -> None:
+        try:
+            change = await self.in_thread(self.follower.look)
+        except GofstreamError as error:
+            if str(error) != self.trouble:
+                _log.error("%s", error)
+                self.trouble = str(error)
+                self._tell(_message("trouble", {"text": self.trouble}))
+            return
+        recovered, self.trouble = bool(self.trouble), ""
+        if change is not None:
+            self._take(change)
+        elif recovered:
+            self._tell(self._since(self._mark))
+
+    def _take(self, change: Change) -> None:
+        if change.fresh:
+            self._rows.clear()
+        self._rows.extend(change.rows)
+        self.now, self._whole = change.now, None
+        if change.fresh:
+            self._tell(self._all())
+        else:
+            self._tell(self._update([row for _, row in change.rows], fresh=False))
+
+    @property
+    def _mark(self) -> str:
+        return self._rows[-1][0] if self._rows else "0"
+
+    def _since(self, mark: str) -> bytes:
+        """Give what came after a mark; everything to a page of another run, or far behind."""
+        if not self.now:
+            return b""
+        text = mark.partition("-")[0]
+        first = self._rows[0][1]["n"] if self._rows else 0
+        place = int(text) - first if text.isdecimal() and len(text) < 18 else -1
+        if not 0 <= place < len(self._rows) or self._rows[place][0] != mark:
+            return self._all()
+        return self._update([row for _, row in list(self._rows)[place + 1 :]], fresh=False)
+
+    def _all(self) -> bytes:
+        """Give the whole history, written once for all pages that ask before the next batch."""
+        if self._whole is None:
+            rows = [row for _, row in self._rows]
+            slim = [{key: row[key] for key in ("n", "state", "total", "u")} for row in rows[:-PAGE]]
+            self._whole = self._update(slim + rows[-PAGE:], fresh=True)
+        return self._whole
+
+    def _update(self, rows: list[dict[str, Any]], *, fresh: bool) -> bytes:
+        content = {"fresh": fresh, "rows": rows, "now": self.now, **self._beat()}
+        return _message("update", content, self._mark)
+
+    def _beat(self) -> dict[str, Any]:
+        """Give what changes without a batch: the time, and the files that wait."""
+        return {"time": time.time(), "waiting": self.waiting() if self.waiting else None}
+
+    def _tell(self, message: bytes) -> None:
+        for page in self._pages:
+            try:
+                page.put_nowait(message)
+            except asyncio.QueueFull:
+                _last_word(page)
+
+    async def _keep_locating(self) -> None:
+        """Compute the learnt ratio after new batches, seldom enough to leave the learner alone."""
+        while not self._stopped.is_set():
+            took = 0.0
+            wanted = (self.now.get("learnt") or 0, self.now.get("width") or 0)
+            if wanted[0] and wanted != self._where_of:
+                start = time.monotonic()
+                await self._locate(*wanted)
+                took = time.monotonic() - start
+            await self._pause(max(INTERVAL, REST * took))
+
+    async def _locate(self, last: int, width: int) -> None:
+        count = self.now["window"] or PAGE
+        self._where_of = (last, width)
+        try:
+            kept = await self.in_thread(lambda: self.follower.models(last, count))
+            found = await asyncio.to_thread(where.describe, kept, width, self.reference)
+        except (GofstreamError, KeyError) as error:
+            found = {"columns": [], "words": f"The models cannot be shown: {error}"}
+        self._where = _message("where", found)
+        self._tell(self._where)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+        except TimeoutError:
+            pass
+
+
+def _last_word(page: asyncio.Queue[bytes | None]) -> None:
+    """End the messages of a page, whatever still waits for it."""
+    while page.full():
+        page.get_nowait()
+    page.put_nowait(None)
+
+
+def _message(kind: str, content: dict[str, Any], mark: str = "") -> bytes:
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=True)
+    head = f"id: {mark}\n" if mark else ""
+    return f"{head}event: {kind}\ndata: {text}\n\n".encode()

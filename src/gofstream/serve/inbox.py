@@ -1,0 +1,201 @@
+"""Batches that come by HTTP: checked, and put whole into the folder that a run watches."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gofstream.errors import GofstreamError, InputError, printable
+from gofstream.io.formats import opened, recognise
+
+#: How a kind of content is called, and how its file ends.
+KINDS = {
+    "application/vnd.apache.arrow.stream": ("Arrow", ".arrow"),
+    "application/vnd.apache.arrow.file": ("Arrow", ".arrow"),
+    "application/vnd.apache.parquet": ("Parquet", ".parquet"),
+    "application/x-npy": ("NPY", ".npy"),
+}
+#: What a file may unpack to, in times of the largest body: zeros compress without end.
+UNPACKED = 20
+#: Bytes of the name of a file that a run takes.
+LONGEST_FILE = 200
+#: How files end that are no batches: what stands beside one, and what others are writing.
+NOT_BATCHES = (".json", ".tmp", ".part", ".partial")
+_ROWS = 65536
+
+
+class RefusedError(GofstreamError):
+    """A batch that is not taken, with the status that says so in HTTP."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(status, why)
+        self.status = status
+
+    def __str__(self) -> str:
+        """Say why."""
+        return str(self.args[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Inbox:
+    """The folder that takes batches, and how much it takes.
+
+    Attributes
+    ----------
+    folder : where they wait to be learnt.
+    largest : bytes of a batch.
+    most : files that may wait.
+    """
+
+    folder: Path
+    largest: int
+    most: int
+
+    def waiting(self) -> int:
+        """Count the batches that wait; not what is being written, or set aside in folders."""
+        try:
+            with os.scandir(self.folder) as found:
+                return sum(
+                    not item.name.startswith(".")
+                    and not item.name.endswith(NOT_BATCHES)
+                    and item.is_file()
+                    for item in found
+                )
+        except OSError:
+            return 0
+
+    def check_room(self) -> None:
+        """Refuse what would wait behind too many others.
+
+        Raises
+        ------
+        RefusedError
+            429: come back later.
+        """
+        if (count := self.waiting()) >= self.most:
+            raise RefusedError(
+                429, f"{count} batches wait already, and {self.most} may; try again later"
+            )
+
+    async def receive(self, body: AsyncIterator[bytes]) -> Path:
+        """Write a body beside the batches, under a name that nobody reads.
+
+        Raises
+        ------
+        RefusedError
+            413, if it is too large; nothing stays of it.
+        """
+        partial = self.folder / f".{uuid.uuid4().hex}.partial"
+        size = 0
+        try:
+            with partial.open("xb") as file:
+                async for chunk in body:
+                    size += len(chunk)
+                    if size > self.largest:
+                        raise RefusedError(413, f"a batch may have {self.largest:,} bytes at most")
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+        return partial
+
+    def accept(self, partial: Path, name: str, kind: str) -> Path:
+        """Check what was received, and give it its name: from then on the run may take it.
+
+        Parameters
+        ----------
+        partial : what `receive` gave; it is gone afterwards.
+        name, kind : of the batch, and how its content is called.
+
+        Raises
+        ------
+        RefusedError
+            If the content is not of that kind, or one of that name waits.
+        """
+        called, suffix = KINDS[kind]
+        try:
+            check_content(partial, called, UNPACKED * self.largest)
+            path = self.folder / f"{name}{suffix}"
+            # Whatever the ending: the run would take both for the same batch.
+            if any((self.folder / f"{name}{end}").exists() for _, end in KINDS.values()):
+                raise RefusedError(409, f"a batch called {name!r} waits already")
+            try:
+                os.link(partial, path)  # unlike renaming, this replaces no file
+            except FileExistsError as error:
+                raise RefusedError(409, f"a batch called {name!r} waits already") from error
+            # What was announced as taken must be there after a power cut.
+            folder = os.open(self.folder, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        finally:
+            partial.unlink(missing_ok=True)
+        return path
+
+
+def check_name(name: str) -> str:
+    """Refuse a name that is no plain name of a file.
+
+    Raises
+    ------
+    RefusedError
+        400.
+
+    Examples
+    --------
+    >>> check_name("run7-0001")
+    'run7-0001'
+    """
+    longest = LONGEST_FILE - max(len(suffix) for _, suffix in KINDS.values())
+    plain = (
+        name.isprintable()
+        and name == name.strip()
+        and not name.startswith(".")
+        and not set(name) & set("/\\")
+        and 0 < len(name.encode()) <= longest
+    )
+    if not plain:
+        raise RefusedError(
+            400,
+            f"a batch cannot be called {printable(name[:60])!r}: give printable "
+            f"characters without slashes, {longest} bytes at most, and no dot first",
+        )
+    return name
+
+
+def check_content(path: Path, kind: str, largest: int) -> None:
+    """Read a file to its end, to see that it is whole and of one kind.
+
+    Raises
+    ------
+    RefusedError
+        400, with the reason.
+    """
+    try:
+        if (found := recognise(path).name) != kind:
+            raise InputError(f"it is {found}, not {kind}")
+        with opened(path) as table:
+            numbers = [name for name, column in table.columns.items() if column.dtype is not None]
+            if not numbers:
+                raise InputError("it has no columns of numbers")
+            # What it promises before it is unpacked, and what comes out, should it promise nothing.
+            _check_unpacked(8 * table.rows * len(numbers), largest)
+            size = 0
+            for piece in table.pieces(numbers, _ROWS):
+                size += sum(column.nbytes for column in piece.values())
+                _check_unpacked(size, largest)
+    except GofstreamError as error:
+        # The name under which it was received says nothing to the sender.
+        why = str(error).replace(f"{path}: ", "").replace(str(path), "the batch")
+        raise RefusedError(400, f"this cannot be taken as {kind}: {why}") from error
+
+
+def _check_unpacked(size: int, largest: int) -> None:
+    if size > largest:
+        raise InputError(f"it unpacks to {size:,} bytes, and {largest:,} may be")
