@@ -72,6 +72,7 @@ def _pieces(number: int) -> Iterator[bytes]:
     yield entry.digest.encode()
     yield rest["events"]
     yield from rest["models"].values()
+    yield from rest["scores"].values()
     for statistic in entry.statistics:
         yield struct.pack(">dd", statistic.t, statistic.u)
     if alarm := rest.get("alarm"):

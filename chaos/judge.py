@@ -62,6 +62,7 @@ def everything(path: Path) -> dict[str, Any]:
             "head": reader.head(),
             "entries": reader.entries(),
             "models": [reader.models(batch) for batch in batches],
+            "scores": [reader.scores(batch) for batch in batches],
             "events": [reader.events(batch) for batch in batches],
             "kept": reader.kept(),
             "alarms": reader.alarms(),

@@ -45,6 +45,7 @@ def made(number: int) -> tuple[Entry, dict[str, Any]]:
     )
     rest: dict[str, Any] = {
         "models": {width: rng.randbytes(300) for width in (0, 1)},
+        "scores": {width: rng.randbytes(8 * number) for width in (0, 1)},
         "events": rng.randbytes(900),
         "drop_models": max(0, number - 3),
     }

@@ -53,6 +53,7 @@ def test_everything_comes_back(path: Path) -> None:
         assert replace(store.entry(8), statistics=()) == replace(entry, statistics=())
         assert sorted(store.entry(8).statistics) == sorted(entry.statistics)
         assert store.models(8) == rest["models"]
+        assert store.scores(8) == rest["scores"]
         assert store.alarms()[-1] == rest["alarm"]
         checkpoint = store.checkpoint()
         assert checkpoint is not None
@@ -70,10 +71,10 @@ def test_models_are_dropped(path: Path) -> None:
     """Up to the number asked for, also when they come with the batch itself."""
     with filled(path, 9) as store:
         assert [bool(store.models(batch)) for batch in range(1, 10)] == [False] * 6 + [True] * 3
-        assert store.head().model_bytes == 3 * 600
+        assert store.head().model_bytes == 3 * 600 + 2 * 8 * (7 + 8 + 9)
         entry, rest = made(10)
         store.append(entry, **rest | {"drop_models": 10})
-        assert store.models(10) == {}
+        assert store.models(10) == store.scores(10) == {}
         assert store.head().model_bytes == 0
         assert verify(store) == 10
 
@@ -426,6 +427,7 @@ def damaged_by(path: Path, statement: str) -> None:
         ("DELETE FROM ledger WHERE batch = 3", "batch 3: its entry"),
         ("DELETE FROM ledger WHERE batch = 8", "end with batch 8"),
         ("UPDATE models SET data = x'00' WHERE batch = 7 AND width = 0", "batch 7: its models"),
+        ("UPDATE models SET scores = x'00' WHERE batch = 7 AND width = 0", "batch 7: its models"),
         ("DELETE FROM models WHERE batch = 7 AND width = 0", "batch 7: its models"),
         ("UPDATE events SET data = x'00' WHERE batch = 4", "batch 4: its events"),
         ("DELETE FROM events WHERE batch = 4", "events are kept"),

@@ -35,6 +35,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.store = Store.create(self.path, ABOUT, RETENTION)
         self.entries: list[Entry] = []
         self.models: dict[int, dict[int, bytes]] = {}
+        self.scores: dict[int, dict[int, bytes]] = {}
         self.events: dict[int, bytes] = {}
         self.alarms: dict[int, Alarm] = {}
         self.checkpoint: Checkpoint | None = None
@@ -51,9 +52,9 @@ class StoreMachine(RuleBasedStateMachine):
     def _remember(self, entry: Entry, rest: dict[str, Any]) -> None:
         number = entry.number
         self.entries.append(replace(entry, statistics=tuple(sorted(entry.statistics))))
-        self.models[number] = rest["models"]
+        self.models[number], self.scores[number] = rest["models"], rest["scores"]
         for batch in range(1, rest["drop_models"] + 1):
-            self.models[batch] = {}
+            self.models[batch], self.scores[batch] = {}, {}
         if rest["events"] is not None:
             self.events[number] = rest["events"]
             self.events = {batch: self.events[batch] for batch in sorted(self.events)[-2:]}
@@ -146,14 +147,14 @@ class StoreMachine(RuleBasedStateMachine):
             assert reader.entries() == self.entries
             numbers = range(1, len(self.entries) + 1)
             assert {number: reader.models(number) for number in numbers} == self.models
+            assert {number: reader.scores(number) for number in numbers} == self.scores
             assert reader.kept() == list(self.events)
             assert {number: reader.events(number) for number in self.events} == self.events
             assert reader.alarms() == [self.alarms[batch] for batch in sorted(self.alarms)]
             assert reader.checkpoint() == self.checkpoint
             head = reader.head()
-            assert head.model_bytes == sum(
-                len(m) for ms in self.models.values() for m in ms.values()
-            )
+            kept = [*self.models.values(), *self.scores.values()]
+            assert head.model_bytes == sum(len(data) for each in kept for data in each.values())
             assert head.event_bytes == sum(map(len, self.events.values()))
 
 

@@ -69,7 +69,7 @@ class Calibration:
         if self.table.unconverged:
             caveats.append(f"fits of toys that did not converge: {self.table.unconverged}")
         statistics = {
-            name: _judge(t[s], self.table.statistic(name), laws[name], rule)
+            name: judge_statistic(t[s], self.table.statistic(name), laws[name], rule)
             for s, name in enumerate(STATISTICS)
         }
         return TestResult(
@@ -126,7 +126,8 @@ def calibrate(
     return Calibration(plan, file.load(toys))
 
 
-def _judge(t: Floats, null: Floats, law: Law, rule: Rule) -> StatisticResult:
+def judge_statistic(t: Floats, null: Floats, law: Law, rule: Rule) -> StatisticResult:
+    """Compare t, by width, with that of toys (B, widths): p at each width, and over all."""
     each = tuple(p_value(float(value), null[:, k], law) for k, value in enumerate(t))
     return StatisticResult(tuple(t.tolist()), each, _combine(t, null, each, rule))
 

@@ -82,7 +82,7 @@ class Learner:
         5
         """
         check_reference(reference)
-        _check_expected([expected])
+        check_expected([expected])
         scaling = Scaling.learn(reference, settings.scaling)
         scaled = scaling.apply(reference)
         share = None if reference.weights is None else reference.share
@@ -182,7 +182,7 @@ class Learner:
         """Fit every batch at the width of the features, and evaluate what the statistics need."""
         if len(expected) != len(batches):
             raise InputError(f"{len(expected)} expected counts for {len(batches)} batches")
-        _check_expected(expected)
+        check_expected(expected)
         events = self.scaled(batches)
         points = len(self.reference) + sum(len(x) for x in events)
         refuse_beyond(self.settings.memory, 8 * points * len(batches), "the learnt log ratios")
@@ -227,7 +227,14 @@ class Learner:
         )
 
 
-def _check_expected(expected: Sequence[float]) -> None:
+def check_expected(expected: Sequence[float]) -> None:
+    """Refuse what no nominal model can predict.
+
+    Raises
+    ------
+    InputError
+        If a number is not finite, or not above zero.
+    """
     if not all(np.isfinite(n) and n > 0 for n in expected):
         raise InputError(
             f"expected counts must be positive and finite, got {list(expected)}; give the number "

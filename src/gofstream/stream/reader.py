@@ -203,17 +203,26 @@ class Reader:
 
     def models(self, batch: int) -> dict[int, bytes]:
         """Give the models of a batch by width index; none if it had none or they were dropped."""
+        return {width: data for width, (data, _) in self._learnt(batch).items()}
+
+    def scores(self, batch: int) -> dict[int, bytes]:
+        """Give the scores of a batch by width index, as long as its models are there."""
+        return {width: scores for width, (_, scores) in self._learnt(batch).items()}
+
+    def _learnt(self, batch: int) -> dict[int, tuple[bytes, bytes]]:
         with self.snapshot(f"be read at batch {batch}"):
             whole = self.sealed(batch).models
             if whole is None or batch <= self.head().dropped:
                 return {}
             rows = self._db.execute(
-                "SELECT width, sha256, data FROM models WHERE batch = ? ORDER BY width", (batch,)
+                "SELECT width, sha256, data, scores FROM models WHERE batch = ? ORDER BY width",
+                (batch,),
             ).fetchall()
-        sound = all(sha256(data) == own for _, own, data in rows)
-        if not sound or models_seal({width: own for width, own, _ in rows}) != whole:
+        sound = all(sha256(data) == own for _, own, data, _ in rows)
+        each = {width: (own, sha256(scores)) for width, own, _, scores in rows}
+        if not sound or models_seal(each) != whole:
             raise self._damaged(f"batch {batch}: its models")
-        return {width: data for width, _, data in rows}
+        return {width: (data, scores) for width, _, data, scores in rows}
 
     def kept(self) -> list[int]:
         """List the batches whose events are kept."""

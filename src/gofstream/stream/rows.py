@@ -139,7 +139,7 @@ class Head:
     batches : entries in the ledger.
     chain : SHA-256 over the chain of so many, and the seal of the last.
     dropped : models of batches up to this number are gone.
-    model_bytes : of the models that are there.
+    model_bytes : of the models and scores that are there.
     kept, event_bytes : batches whose events are there, and their bytes.
     alarms : that ever rang.
     checkpoint, arrays : the batch up to which the arrays of the checkpoint sum, and their number.
@@ -236,8 +236,8 @@ def entry_seal(columns: Sequence[Any], statistics: Sequence[Any]) -> bytes:
     return seal("ledger", *columns, statistics)
 
 
-def models_seal(each: Mapping[int, bytes]) -> bytes | None:
-    """Seal the models of a batch together, from the SHA-256 of each; nothing if there are none."""
+def models_seal(each: Mapping[int, tuple[bytes, bytes]]) -> bytes | None:
+    """Seal what a batch taught, from the SHA-256 of each model and its scores; None for nothing."""
     return seal("models", sorted(each.items())) if each else None
 
 

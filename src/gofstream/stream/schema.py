@@ -68,6 +68,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
   width INTEGER NOT NULL,
   sha256 BLOB NOT NULL,
   data BLOB NOT NULL,
+  scores BLOB NOT NULL, -- float64
   PRIMARY KEY (batch, width)
 ) STRICT""",
         """CREATE TABLE events (

@@ -166,6 +166,7 @@ class Store(Reader):
         entry: Entry,
         *,
         models: Mapping[int, bytes] | None = None,
+        scores: Mapping[int, bytes] | None = None,
         events: bytes | None = None,
         alarm: Alarm | None = None,
         checkpoint: Mapping[tuple[int, str], bytes] | None = None,
@@ -177,6 +178,7 @@ class Store(Reader):
         ----------
         entry : its place in the ledger, and the statistics after it.
         models : by width index.
+        scores : what `Track.add` gave beside each model; they go where the model goes.
         events : kept as the retention of the run says.
         alarm : if one rang after this batch.
         checkpoint : arrays, by width index and name, that sum up to this batch; they take the
@@ -208,8 +210,9 @@ class Store(Reader):
                     "another process writes to it, or one was left out; open it again"
                 )
             kept = events if self._retention.strategy != "sat" else None
-            head = self._put_entry(head, entry, models or {}, kept)
-            head = self._put_models(head, models or {}, drop_models)
+            learnt = {k: (data, (scores or {}).get(k, b"")) for k, data in (models or {}).items()}
+            head = self._put_entry(head, entry, learnt, kept)
+            head = self._put_models(head, learnt, drop_models)
             if kept is not None:
                 head = self._put_events(head, entry.name, kept)
             if alarm is not None:
@@ -250,11 +253,15 @@ class Store(Reader):
                     self._db.execute("ROLLBACK")
 
     def _put_entry(
-        self, head: Head, entry: Entry, models: Mapping[int, bytes], events: bytes | None
+        self,
+        head: Head,
+        entry: Entry,
+        models: Mapping[int, tuple[bytes, bytes]],
+        events: bytes | None,
     ) -> Head:
         columns = (
             *astuple(entry)[:-1],
-            models_seal({width: sha256(data) for width, data in models.items()}),
+            models_seal({k: (sha256(data), sha256(own)) for k, (data, own) in models.items()}),
             None if events is None else sha256(events),
         )
         own = entry_seal(columns, entry.statistics)
@@ -265,19 +272,20 @@ class Store(Reader):
         )
         return replace(head, batches=entry.number, chain=seal("chain", head.chain, own))
 
-    def _put_models(self, head: Head, models: Mapping[int, bytes], drop: int) -> Head:
+    def _put_models(self, head: Head, models: Mapping[int, tuple[bytes, bytes]], drop: int) -> Head:
         dropped = max(head.dropped, drop)
         gone = self._db.execute(
-            "DELETE FROM models WHERE batch > ? AND batch <= ? RETURNING length(data)",
+            "DELETE FROM models WHERE batch > ? AND batch <= ? "
+            "RETURNING length(data) + length(scores)",
             (head.dropped, dropped),
         ).fetchall()
         size = head.model_bytes - sum(length for (length,) in gone)
         if head.batches > dropped:
             self._db.executemany(
-                f"INSERT INTO models VALUES ({_marks(4)})",
-                [(head.batches, width, sha256(data), data) for width, data in models.items()],
+                f"INSERT INTO models VALUES ({_marks(5)})",
+                [(head.batches, k, sha256(data), data, own) for k, (data, own) in models.items()],
             )
-            size += sum(map(len, models.values()))
+            size += sum(len(data) + len(own) for data, own in models.values())
         return replace(head, dropped=dropped, model_bytes=size)
 
     def _put_events(self, head: Head, name: str, events: bytes) -> Head:

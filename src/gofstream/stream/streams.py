@@ -93,12 +93,7 @@ class StreamPlan:
             raise SettingsError(
                 f"epoch is {self.epoch} and window is {self.window} batches; both need one"
             )
-        if self.learner.waiting:
-            raise SettingsError(
-                "these settings take centres from the data (`centres_from` or `cover`), but a "
-                "stream is learnt batch by batch with the same centres; take them from the "
-                "reference"
-            )
+        refuse_waiting(self.learner)
         if isinstance(self.source, Pool):
             try:
                 self.source.check(float(self.expected.sum()))
@@ -143,6 +138,21 @@ class StreamPlan:
         expected = self.learner.expected
         t = stream_statistics(shared, fits, expected, self.epoch, self.window, settings.shrink)
         return t, missed
+
+
+def refuse_waiting(learner: Learner) -> None:
+    """Refuse centres that look at data: batches that are gone cannot be learnt again.
+
+    Raises
+    ------
+    SettingsError
+        It says which settings ask for them.
+    """
+    if learner.waiting:
+        raise SettingsError(
+            "these settings take centres from the data (`centres_from` or `cover`), but a stream "
+            "is learnt batch by batch with the same centres; take them from the reference"
+        )
 
 
 def calibrate_alarms(

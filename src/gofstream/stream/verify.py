@@ -52,7 +52,9 @@ def verify(reader: Reader) -> int:
             if (sealed := found(reader.sealed, batch)) is None:
                 continue  # what hangs on this entry would only say it again
             chain = seal("chain", chain, sealed.seal)
-            models += sum(map(len, (found(reader.models, batch) or {}).values()))
+            learnt = found(reader.models, batch)  # which checks the scores too
+            if learnt:
+                models += sum(map(len, (*learnt.values(), *reader.scores(batch).values())))
             kept = found(reader.events, batch)
             events += len(kept or b"")
         found(reader.kept)

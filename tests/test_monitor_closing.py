@@ -1,0 +1,167 @@
+"""The closing test, replay and merging of a stream."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gofstream.datasets import expo1d
+from gofstream.errors import ColumnError, FormatError, InputError
+from gofstream.execution import thread_workers
+from gofstream.inference.calibrate import calibrate
+from gofstream.inference.combine import combined_p
+from gofstream.inference.null import NullTable
+from gofstream.sample import Sample
+from gofstream.statistics import STATISTICS, all_, one
+from gofstream.stream.closing import closed_epochs, judge
+from gofstream.stream.merge import Gathered
+from gofstream.stream.reader import Reader
+from gofstream.stream.replay import Replayed, replay
+from gofstream.stream.rows import Retention
+from gofstream.stream.store import Store
+from gofstream.toys.plan import ReferencePlan
+from gofstream.toys.sources import Simulator
+from streams import EPOCH, NOMINAL, SAT, Offer, batch, learner, offer, offers, opened
+
+
+@pytest.fixture(scope="module")
+def null(tmp_path_factory: pytest.TempPathFactory) -> NullTable:
+    """Make toys of an epoch."""
+    source, expected = Simulator(expo1d.reference), np.full(EPOCH, NOMINAL)
+    plan = ReferencePlan(learner(), source, "expo1d", expected, seed=5)
+    with thread_workers(1) as executor:
+        path = tmp_path_factory.mktemp("null") / "toys.null"
+        return calibrate(plan, 40, path, executor).table
+
+
+def stored(path: Path, retention: Retention, keep_models: bool = True) -> Reader:
+    """Run the usual stream, of whose monitored batches the first five are an epoch."""
+    with opened(path, retention, keep_models=keep_models) as monitor:
+        for each in offers():
+            offer(monitor, each)
+    return Reader(path)
+
+
+@pytest.mark.parametrize("retention", [Retention("all"), Retention("one", batches=3)])
+def test_closing_equals_the_offline_statistics(
+    retention: Retention, null: NullTable, tmp_path: Path
+) -> None:
+    """`all` and `one` of an epoch, to 1e-5; p by the ranks among the toys."""
+    with stored(tmp_path / "run.gofs", retention) as reader:
+        epochs = closed_epochs(reader)
+        assert epochs == [(1, 7), (8, 14)]
+        first, last = epochs[1]
+        found = judge(reader, learner(), null, 0.05, first=first, last=last)
+    assert found.statistic == retention.strategy
+    assert found.learnt == (8, 11, 12, 13, 14)
+    chosen = [offers()[n - 1] for n in found.learnt]
+    samples = [each.sample for each in chosen if each.sample]
+    expected = [NOMINAL if each.expected is None else each.expected for each in chosen]
+    t = []
+    for width in learner().widths:
+        ratios = learner().learn(learner().features(width), samples, expected).ratios
+        t.append(all_(ratios) if retention.strategy == "all" else one(ratios, [4]))
+    assert found.tested == ((8, 11, 12, 13, 14) if retention.strategy == "all" else (14,))
+    assert found.result.t == pytest.approx(t, rel=1e-5, abs=1e-5)
+    toys = null.t[:, list(STATISTICS).index(retention.strategy), :, EPOCH - 1]
+    assert found.result.combined.p == combined_p(np.array(found.result.t), toys, "min")
+    assert found.anomalous == (found.result.combined.p <= 0.05)
+
+
+def test_closing_sees_a_signal(null: NullTable, tmp_path: Path) -> None:
+    """Half as many signal events as nominal ones: the smallest p that 40 toys and a law give."""
+    path = tmp_path / "run.gofs"
+    with opened(path, Retention("all"), keep_models=True) as monitor:
+        for n in range(EPOCH):
+            offer(monitor, Offer(f"b{n}", batch(n, signal=0.5)))
+        assert judge(monitor.store, learner(), null, 0.05).anomalous
+
+
+def test_what_closing_needs(null: NullTable, tmp_path: Path) -> None:
+    """Events, models, a null of as many batches and of the same reference."""
+    with stored(tmp_path / "sat.gofs", SAT) as reader:
+        with pytest.raises(InputError, match="keeps no events"):
+            judge(reader, learner(), null, 0.05)
+    with stored(tmp_path / "dropped.gofs", Retention("all"), keep_models=False) as reader:
+        with pytest.raises(InputError, match="events, but no models"):
+            judge(reader, learner(), null, 0.05)
+    with stored(tmp_path / "one.gofs", Retention("one", batches=1)) as reader:
+        with pytest.raises(InputError, match="kept no events of the batches"):
+            judge(reader, learner(), null, 0.05, first=1, last=7)
+        with pytest.raises(FormatError, match="the null was made with another expected"):
+            judge(reader, learner(), null, 0.05)
+        other = replace(learner(), penalty=1e-5)
+        with pytest.raises(FormatError, match=r"one\.gofs was made with another penalty"):
+            judge(reader, other, null, 0.05)
+
+
+def test_replay(tmp_path: Path) -> None:
+    """Every statistic of every batch follows from models and scores, to the bit."""
+    seen = []
+    with stored(tmp_path / "run.gofs", SAT) as reader:
+        found = replay(reader, learner(), progress=lambda *now: seen.append(now))
+        assert found == Replayed(14, sum(len(e.statistics) for e in reader.entries()))
+        other = replace(learner(), penalty=1e-5)
+        with pytest.raises(FormatError, match="made with another penalty"):
+            replay(reader, other)
+    assert seen[-1] == (16, 16)
+    with stored(tmp_path / "dropped.gofs", SAT, keep_models=False) as reader:
+        with pytest.raises(FormatError, match="does not keep models"):
+            replay(reader, learner())
+
+
+def test_replay_notices_one_bit(tmp_path: Path) -> None:
+    """In a statistic that was written in good order, but is not what was learnt."""
+    path = tmp_path / "other.gofs"
+    with stored(tmp_path / "run.gofs", SAT) as reader:
+        about = {key: value for key, value in reader.about().items() if key != "retention"}
+        with Store.create(path, about, SAT) as store:
+            for entry in reader.entries():
+                if entry.number == 6:
+                    first, *rest = entry.statistics
+                    changed = first._replace(t=np.nextafter(first.t, np.inf))
+                    entry = replace(entry, statistics=(changed, *rest))
+                number = entry.number
+                store.append(entry, models=reader.models(number), scores=reader.scores(number))
+    with Reader(path) as reader, pytest.raises(FormatError, match="batch 6, epoch next at width 0"):
+        replay(reader, learner())
+
+
+def test_merging_by_loops() -> None:
+    """Pieces of any size: each whole is nearly nominal, or too large by its last piece."""
+    rng = np.random.default_rng(8)
+    waiting, wholes, names = Gathered(NOMINAL), [], []
+    pieces = [(f"p{k}", batch(k), float(rng.uniform(1, 60))) for k in range(40)]
+    for name, sample, expected in pieces:
+        waiting, whole = waiting.add(name, sample, expected)
+        if whole is not None:
+            wholes.append(whole)
+    slow: list[tuple[str, int, float]] = []
+    total, count = 0.0, 0
+    for name, sample, expected in pieces:
+        total, count, names = total + expected, count + len(sample), [*names, name]
+        if total >= 0.95 * NOMINAL:
+            label = names[0] if len(names) == 1 else f"{names[0]} .. {names[-1]}"
+            slow.append((label, count, total))
+            total, count, names = 0.0, 0, []
+    assert len(slow) > 10
+    assert [(w.name, len(w.sample), w.expected) for w in wholes] == [
+        (name, count, pytest.approx(total)) for name, count, total in slow
+    ]
+    assert list(waiting.names) == names
+    rows = [row for w in wholes for row in w.sample.values[:, 0]]
+    given = [row for _, sample, _ in pieces for row in sample.values[:, 0]]
+    assert rows == given[: len(rows)]
+
+
+def test_merging_checks_pieces() -> None:
+    """A missing column, and a count that is none."""
+    waiting, _ = Gathered(NOMINAL).add("a", batch(1), 10.0)
+    with pytest.raises(ColumnError, match="'x'"):
+        waiting.add("b", Sample.from_array([1.0], ["y"]), 10.0)
+    with pytest.raises(InputError, match="positive"):
+        waiting.add("b", batch(2), -1.0)
+    assert waiting.whole().name == "a"
