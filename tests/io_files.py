@@ -39,6 +39,25 @@ def parquet(folder: Path, columns: Columns) -> Path:
     return path
 
 
+def arrow(folder: Path, columns: Columns) -> Path:
+    """Write record batches that are not as long as pieces, with an index of them at the end."""
+    path = folder / "muons.arrow"
+    table = pa.table(dict(columns))
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table, max_chunksize=700)
+    return path
+
+
+def arrow_stream(folder: Path, columns: Columns) -> Path:
+    """Write record batches one after another, compressed."""
+    path = folder / "muons.arrows"
+    table = pa.table(dict(columns))
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(path, table.schema, options=options) as stream:
+        stream.write_table(table, max_chunksize=700)
+    return path
+
+
 def tree(folder: Path, columns: Columns) -> Path:
     """Write a ROOT file with a TTree, in two lots."""
     path = folder / "tree.root"
@@ -124,6 +143,6 @@ def csv(folder: Path, columns: Columns) -> Path:
 WRITERS: dict[str, Callable[[Path, Columns], Path]] = {
     writer.__name__: writer
     for writer in (
-        parquet, tree, ntuple, hdf5, hdf5_matrix, hdf5_table, npy, npz, csv,
+        parquet, arrow, arrow_stream, tree, ntuple, hdf5, hdf5_matrix, hdf5_table, npy, npz, csv,
     )
 }  # fmt: skip

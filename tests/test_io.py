@@ -302,7 +302,7 @@ BAD: list[tuple[object, type[GofstreamError], str]] = [
     (raw("a.csv", b"\x1f\x8b\x08\x00"), InputError, "looks like gzip: unpack it first"),
     (raw("a.npy", b"\x80\x04\x95"), InputError, "a Python pickle: it is never opened"),
     (raw("a.root", b"hello, world"), InputError, r"ends in \.root but is not ROOT .*b'hello, w'"),
-    (raw("a.dat", b"1 2 3"), InputError, r"no format known here; .* \.parquet, \.pq, \.root"),
+    (raw("a.dat", b"1 2 3"), InputError, r"no format known here; .* \.parquet, \.pq, \.arrow"),
     (raw("a.npz", b"PK\3\4 and no more"), InputError, r"a\.npz: cannot be read as NPZ"),
     (called("tree", "a.parquet"), InputError, r"ends in \.parquet, but looks like ROOT; rename it"),
     (called("npz", "a.h5"), InputError, r"ends in \.h5, but looks like NPZ; rename it to .*\.npz"),

@@ -68,6 +68,10 @@ class StoppedError(GofstreamError):
     """A long run was stopped, by the user or by a lack of something; what was done is kept."""
 
 
+class BusyError(GofstreamError):
+    """A stream is behind and has no room for another batch; it will have later."""
+
+
 class FormatError(GofstreamError):
     """A stored model, null or run is damaged, or was not written by this package."""
 

@@ -1,4 +1,4 @@
-"""Files in: events from Parquet, ROOT, HDF5, NumPy and CSV."""
+"""Files in: events from Parquet, Arrow, ROOT, HDF5, NumPy and CSV."""
 
 from gofstream.io.events import Events, FileRead, read
 

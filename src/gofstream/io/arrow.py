@@ -1,4 +1,4 @@
-"""Parquet and CSV, through pyarrow."""
+"""Parquet, Arrow and CSV, through pyarrow."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _FLOAT64 = np.dtype(np.float64)
 _BLOCK = 1 << 20
+#: How an Arrow stream begins; and how one ends that was closed.
+STREAM = b"\xff\xff\xff\xff"
+_END = STREAM + b"\0\0\0\0"
 
 
 def open_parquet(path: Path, stack: ExitStack, tree: str | None = None) -> Table:
@@ -34,7 +37,47 @@ def open_parquet(path: Path, stack: ExitStack, tree: str | None = None) -> Table
         for batch in file.iter_batches(batch_size=rows, columns=list(names), use_threads=False):
             yield _arrays(batch, names, columns)
 
-    return Table(columns, file.metadata.num_rows, pieces)
+    return Table(columns, file.metadata.num_rows, pieces, notes=schema.metadata or {})
+
+
+def open_ipc(path: Path, stack: ExitStack, tree: str | None = None) -> Table:
+    """Open Arrow's own format, as a file or as a stream; a record batch comes whole."""
+    import pyarrow as pa
+    from pyarrow import ipc
+
+    # Read and not mapped: when somebody cuts a file that is mapped, the process dies.
+    file = stack.enter_context(pa.OSFile(str(path), "rb"))
+    size = file.size()
+    is_stream = file.read(len(STREAM)) == STREAM
+    file.seek(max(size - len(_END), 0))
+    if is_stream and file.read() != _END:
+        # Cut between two record batches it would pass for a shorter one.
+        raise InputError(f"{path}: the Arrow stream has no end; it is cut short: write it again")
+
+    def batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        file.seek(0)
+        options = ipc.IpcReadOptions(included_fields=[schema.names.index(name) for name in names])
+        if is_stream:
+            yield from ipc.open_stream(file, options=options)
+        else:
+            reader = ipc.open_file(file, options=options)
+            for number in range(reader.num_record_batches):
+                yield reader.get_batch(number)
+
+    file.seek(0)
+    schema = (ipc.open_stream(file) if is_stream else ipc.open_file(file)).schema
+    check_unique(schema.names, path)
+    columns = dict(zip(schema.names, map(_column, schema.types), strict=True))
+
+    def pieces(names: Sequence[str], rows: int) -> Iterator[Piece]:
+        for batch in batches(names):
+            # The reader believes what the file says of its buffers.
+            batch.validate(full=True)
+            for start in range(0, batch.num_rows, rows):
+                yield _arrays(batch.slice(start, rows), names, columns)
+
+    estimate = size // (8 * max(len(columns), 1))
+    return Table(columns, estimate, pieces, counted=False, notes=schema.metadata or {})
 
 
 def open_csv(path: Path, stack: ExitStack, tree: str | None = None) -> Table:

@@ -67,9 +67,10 @@ def read(
     memory: int = 4 * 1024**3,
     seed: int = 0,
     name: str | None = None,
+    allow_empty: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Events:
-    """Read events from Parquet, ROOT, HDF5, NumPy or CSV files.
+    """Read events from Parquet, Arrow, ROOT, HDF5, NumPy or CSV files.
 
     Several files are one sample. They are read in pieces, and only the columns that are needed, so
     files can be larger than memory; what is kept must fit.
@@ -100,6 +101,8 @@ def read(
         Of the draw of `rows`.
     name
         What messages call the sample; by default the name of the file.
+    allow_empty
+        Whether there may be no events: a batch of a stream can have none.
     progress
         Called with the rows read so far, and all there are (for CSV, an estimate).
 
@@ -143,7 +146,7 @@ def read(
     build(empty, wanted.columns, None, units, periodic, name, copy=False)
     draw = None if rows is None else Draw(rows, seed)
     found = gather(heads, wanted, tree, draw, memory, progress)
-    if not len(found.values):
+    if not len(found.values) and not allow_empty:
         selected = "" if where is None else f" that fulfil {where!r}"
         total = sum(count for count, _ in found.counts)
         raise EmptyError(

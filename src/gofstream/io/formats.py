@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from gofstream.errors import EmptyError, InputError, missing_extra
-from gofstream.io.arrow import open_csv, open_parquet
+from gofstream.io.arrow import STREAM, open_csv, open_ipc, open_parquet
 from gofstream.io.hdf5 import open_hdf5
 from gofstream.io.npy import open_npy, open_npz
 from gofstream.io.root import open_root
@@ -45,12 +45,14 @@ class Format:
     single: bool
 
 
+ARROW = Format("Arrow", (".arrow", ".arrows"), b"ARROW1", "pyarrow", "parquet", open_ipc, True)
 CSV = Format("CSV", (".csv",), b"", "pyarrow", "parquet", open_csv, True)
 HDF5 = Format(
     "HDF5", (".h5", ".hdf5", ".hdf"), b"\x89HDF\r\n\x1a\n", "h5py", "hdf5", open_hdf5, False
 )
 FORMATS = (
     Format("Parquet", (".parquet", ".pq"), b"PAR1", "pyarrow", "parquet", open_parquet, True),
+    ARROW,
     Format("ROOT", (".root",), b"root", "uproot", "root", open_root, False),
     HDF5,
     Format("NPY", (".npy",), b"\x93NUMPY", "numpy", "", open_npy, True),
@@ -146,6 +148,8 @@ def _by_content(head: bytes) -> Format | None:
     for one in FORMATS:
         if one.magic and head.startswith(one.magic):
             return one
+    if head.startswith(STREAM):
+        return ARROW
     return HDF5 if any(head.startswith(HDF5.magic, at) for at in _USER_BLOCKS) else None
 
 

@@ -179,8 +179,8 @@ class _Faults:
         for name in (*self.wanted.columns, self.wanted.weight):
             if name is None or piece[name].dtype.kind != "f":
                 continue
-            # What does not fit float64 would become infinite later.
-            with np.errstate(over="ignore"):
+            # What does not fit float64 would become infinite later; some NaN complain when copied.
+            with np.errstate(over="ignore", invalid="ignore"):
                 values = piece[name].astype(np.float64, copy=False)
             bad = np.flatnonzero(~np.isfinite(values))
             if not len(bad):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,8 @@ class Table:
         Reads columns that hold numbers.
     parts
         What `tree` can pick in the file.
+    notes
+        What the writer put beside the columns: the metadata of Parquet and Arrow.
     """
 
     columns: Mapping[str, Column]
@@ -61,6 +63,7 @@ class Table:
     pieces: Pieces
     parts: tuple[str, ...] = ()
     counted: bool = True
+    notes: Mapping[bytes, bytes] = field(default_factory=dict)
 
 
 def sliced(rows: int, take: Callable[[Sequence[str], int, int], Piece]) -> Pieces:
@@ -114,7 +117,7 @@ def guarded(table: Table, path: Path, kind: str) -> Table:
                 "damaged: make or fetch it again"
             )
 
-    return Table(table.columns, table.rows, pieces, table.parts, table.counted)
+    return replace(table, pieces=pieces)
 
 
 def check_unique(names: Iterable[str], where: Path | str) -> None:

@@ -1,0 +1,307 @@
+"""A folder that is watched: every file that appears in it is a batch.
+
+The folder is the queue, and it outlives the program: a file stays until its batch was acknowledged.
+Nothing in it is trusted: what is no plain file with a plain name is put aside unopened.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from gofstream.errors import InputError, MemoryBudgetError, StoppedError, printable
+from gofstream.files import write_whole
+from gofstream.stream.decode import BESIDE, Decoder, check_name
+from gofstream.stream.files import appearing, troubles
+from gofstream.stream.order import natural
+from gofstream.stream.rows import LONGEST_NAME
+from gofstream.stream.sources import Arrival, Lag
+
+QUARANTINE, DONE = "quarantine", "done"
+#: How files end that are not there to be read: still being written, or beside a batch.
+NOT_BATCHES = (".tmp", ".part", ".partial", BESIDE)
+# Files opened in one scan: ten thousand that wait must not hold up the first of them.
+_AT_ONCE = 100
+# Bytes of a name: file systems allow 255, and "~12.txt" must find room.
+_LONGEST_FILE = 240
+
+
+@dataclass(slots=True)
+class _File:
+    """A file in the folder, as it was last seen."""
+
+    path: Path
+    size: int
+    mode: int
+    stamp: tuple[int, int, int]
+    seen: float
+    arrived: float
+    unchanged: float
+    looked: bool = False
+    ready: float | None = None
+    problem: str = ""
+
+
+class Inbox:
+    """Batches from a folder.
+
+    A file is a batch when it has not changed for `settle` seconds and can be opened. One that cannot,
+    as when its writer has not come to the end, is waited for; once it has not changed for `give_up`
+    seconds it is bad. The identity of a batch is the name of its file without the ending. Files
+    that begin with a dot, or end in .tmp, .part or .partial, are left alone.
+
+    Parameters
+    ----------
+    folder : the one to watch; it is made if it is not there.
+    decoder : how files are read.
+    settle, give_up : in seconds.
+    poll : seconds between looks at the folder.
+    keep : whether files of acknowledged batches are moved to `done/`, and not removed.
+
+    Raises
+    ------
+    StoppedError
+        Now or later, if the folder cannot be read or written.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> inbox = Inbox(folder, Decoder(("x",)), settle=1.0)
+    >>> np.save(folder / "run7-0001.npy", [0.5, 1.5])
+    >>> inbox.waiting(now=0.0), inbox.waiting(now=1.0)
+    ({}, {'run7-0001': 1.0})
+    >>> arrival = inbox.load("run7-0001")
+    >>> arrival.sample.values.ravel().tolist()
+    [0.5, 1.5]
+    >>> inbox.done(arrival)
+    >>> [path.name for path in folder.iterdir() if path.is_file()]
+    []
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        decoder: Decoder,
+        *,
+        settle: float = 1.0,
+        give_up: float = 10.0,
+        poll: float = 0.5,
+        keep: bool = False,
+    ) -> None:
+        self.folder = folder
+        self.decoder = decoder
+        self.settle = settle
+        self.give_up = give_up
+        self.poll = poll
+        self.keep = keep
+        self._files: dict[str, _File] = {}
+        self._loaded: dict[str, _File] = {}
+        self._scanned = -float("inf")
+        with troubles(folder, "be used as an inbox"):
+            for place in (folder, folder / QUARANTINE, folder / DONE):
+                place.mkdir(parents=True, exist_ok=True)
+                if place != folder and place.is_symlink():
+                    raise StoppedError(f"{place} is a link to elsewhere; put a folder in its place")
+
+    def waiting(self, now: float) -> dict[str, float]:
+        """Give the batches that can be loaded, good or bad, and since when."""
+        if now - self._scanned >= self.poll:
+            self._scanned = now
+            with troubles(self.folder, "be read"):
+                self._scan(now)
+            self._judge(now)
+        ready = ((name, file.ready) for name, file in self._files.items())
+        return {name: at for name, at in ready if at is not None and name not in self._loaded}
+
+    def lag(self, now: float) -> Lag:
+        """Count the files, also those that are half written."""
+        there = self._files | self._loaded
+        oldest = min((file.seen for file in there.values()), default=now)
+        return Lag(len(there), now - oldest, len(self._loaded))
+
+    def load(self, name: str) -> Arrival:
+        """Read a batch, or say why it cannot be."""
+        file = self._loaded[name] = self._files[name]
+        if file.problem:
+            return Arrival(name, file.arrived, None, problem=file.problem)
+        try:
+            batch = self.decoder.batch(file.path, name)
+            if _stamp(os.lstat(file.path)) != file.stamp:
+                raise InputError(
+                    f"{file.path}: changed while it was read; write it under another name and "
+                    "rename it when it is whole"
+                )
+        except (InputError, MemoryBudgetError, OSError) as error:
+            return Arrival(name, file.arrived, None, problem=printable(str(error)))
+        return Arrival(name, file.arrived, batch.sample, batch.expected)
+
+    def done(self, arrival: Arrival) -> None:
+        """Remove the file of a batch, or move it; not another one that has taken its name."""
+        file = self._loaded[arrival.name]
+        beside = file.path.with_suffix(BESIDE)
+        with troubles(file.path, "be removed from the inbox"):
+            if os.path.lexists(file.path) and _stamp(os.lstat(file.path)) == file.stamp:
+                # The batch goes last: until then it is offered again after a crash.
+                for path in (beside, file.path):
+                    if self.keep and os.path.lexists(path):
+                        os.rename(path, _free(self.folder / DONE, path.name))
+                    else:
+                        path.unlink(missing_ok=True)
+        self._forget(arrival.name)
+
+    def refused(self, arrival: Arrival, why: str) -> None:
+        """Move the file of a batch to quarantine, with the reason in a text file beside it."""
+        file = self._loaded[arrival.name]
+        beside = file.path.with_suffix(BESIDE)
+        with troubles(file.path, "be moved to quarantine"):
+            if os.path.lexists(file.path):
+                place = _free(self.folder / QUARANTINE, file.path.name)
+                at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(file.arrived))
+                text = f"{printable(file.path.name)}, arrived {at}\n{printable(why)}\n"
+                write_whole(place.with_name(place.name + ".txt"), text)
+                os.rename(file.path, place)
+                if os.path.lexists(beside):
+                    os.rename(beside, _free(self.folder / QUARANTINE, beside.name))
+        self._forget(arrival.name)
+
+    def _scan(self, now: float) -> None:
+        """See what is in the folder, and what has changed."""
+        there: dict[str, _File] = {}
+        with os.scandir(self.folder) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                path = Path(entry)
+                if path.name.startswith(".") or path.name in (QUARANTINE, DONE):
+                    continue
+                if path.suffix.lower() in NOT_BATCHES:
+                    continue
+                name = printable(path.stem)[:LONGEST_NAME]
+                old = self._files.get(name)
+                # Of two files of one name one waits until the other is gone.
+                if name in there and (old is None or old.path != path):
+                    continue
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if old is None or old.path != path:
+                    old = _File(path, 0, 0, (0, 0, 0), now, time.time(), now)
+                if old.stamp != _stamp(found) and name not in self._loaded:
+                    old = _File(
+                        path,
+                        found.st_size,
+                        found.st_mode,
+                        _stamp(found),
+                        old.seen,
+                        old.arrived,
+                        now,
+                    )
+                there[name] = old
+        self._files = there
+
+    def _judge(self, now: float) -> None:
+        """Decide which of the files that have settled are batches."""
+        settled = [
+            name
+            for name, file in self._files.items()
+            if file.ready is None and now - file.unchanged >= self.settle
+        ]
+        opened = 0
+        for name in sorted(settled, key=natural):
+            file = self._files[name]
+            if opened == _AT_ONCE:
+                break
+            if not file.looked:
+                opened += 1
+                file.looked = True
+                file.problem = self._foreign(file)
+                if file.problem:
+                    file.ready = now
+                    continue
+                try:
+                    self.decoder.look(file.path)
+                except (InputError, OSError) as error:
+                    file.problem = printable(str(error))
+            # It will not get better while nobody writes to it.
+            if not file.problem or now - file.unchanged >= self.give_up:
+                file.ready = now
+
+    def _foreign(self, file: _File) -> str:
+        """Say why something in the folder is not even opened."""
+        name = printable(file.path.name)
+        kinds = ((stat.S_ISLNK, "a link"), (stat.S_ISDIR, "a folder"))
+        for is_kind, kind in kinds:
+            if is_kind(file.mode):
+                return f"{name}: is {kind}; put the files themselves into the inbox"
+        if not stat.S_ISREG(file.mode):
+            return f"{name}: is not a regular file; put the files themselves into the inbox"
+        try:
+            check_name(file.path.stem)
+        except InputError as error:
+            return str(error)
+        budget = self.decoder.memory
+        if file.size > budget:
+            why = MemoryBudgetError(file.size, budget, name, "write smaller batches")
+            return str(why)
+        return ""
+
+    def _forget(self, name: str) -> None:
+        del self._loaded[name]
+        self._files.pop(name, None)
+
+
+def deliver(inbox: Path, name: str, content: bytes) -> None:
+    """Put a file into an inbox, whole and for good, if it is not there already.
+
+    Parameters
+    ----------
+    inbox : the folder.
+    name : that of the file, with its ending.
+    content : its bytes.
+
+    Raises
+    ------
+    InputError
+        If another file of that name is waiting there.
+    OSError
+        If it cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> deliver(folder, "run7-0001.csv", b"x,y\\n1,2\\n")
+    >>> [path.name for path in folder.iterdir()]
+    ['run7-0001.csv']
+    """
+    path = inbox / name
+    try:
+        with appearing(path) as partial, partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except InputError:
+        try:
+            same = path.read_bytes() == content
+        except FileNotFoundError:  # it was taken meanwhile
+            return deliver(inbox, name, content)
+        if not same:
+            raise
+
+
+def _stamp(found: os.stat_result) -> tuple[int, int, int]:
+    return (found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def _free(folder: Path, name: str) -> Path:
+    """Give a name for a file in a folder that no other has, and that does no harm when shown."""
+    safe = os.fsencode(printable(name))[:_LONGEST_FILE].decode(errors="ignore")
+    for number in count():
+        path = folder / (f"{safe}~{number}" if number else safe)
+        if not (os.path.lexists(path) or os.path.lexists(f"{path}.txt")):
+            return path
+    raise AssertionError

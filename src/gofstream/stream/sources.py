@@ -1,0 +1,263 @@
+"""Where batches come from, and how they come in: in order, and never more than there is room for.
+
+A source knows which batches are there; `Order` decides which is next; only then is it loaded. So
+what waits, waits at its source (a folder holds any number), and `Intake` has at most as many in
+memory as it was told, whatever order they come in.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+from gofstream.errors import BusyError, IdentityError, InputError, StoppedError
+from gofstream.sample import Sample
+from gofstream.stream.decode import check_expected, check_name
+from gofstream.stream.order import Order
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrival:
+    """A batch that was loaded.
+
+    Attributes
+    ----------
+    name : its identity.
+    arrived : seconds since 1970, UTC.
+    sample : its events; None if there is a problem.
+    expected : N_i(R), if it was given with the batch; None for the nominal one.
+    problem : why it cannot be used, in words.
+    late : why it must not be applied any more. It may be one that was applied before a restart, so
+        whoever knows what was applied looks it up by name and digest: it is `done` if it is there,
+        and otherwise `refused` for this reason.
+    """
+
+    name: str
+    arrived: float
+    sample: Sample | None
+    expected: float | None = None
+    problem: str = ""
+    late: str = ""
+
+
+class Skipped(NamedTuple):
+    """A batch that did not come, in its place in the order."""
+
+    name: str
+    why: str
+
+
+class Lag(NamedTuple):
+    """How far behind the stream is: batches that wait, for how long the oldest has, batches loaded.
+
+    What is loaded and not yet acknowledged waits too.
+    """
+
+    waiting: int
+    oldest: float
+    loaded: int
+
+
+class Source(Protocol):
+    """Where batches come from."""
+
+    def waiting(self, now: float) -> Mapping[str, float]:
+        """Give the batches that can be loaded, and since when, by the clock of `now`."""
+
+    def lag(self, now: float) -> Lag:
+        """Count what is there, also what cannot be loaded yet."""
+
+    def load(self, name: str) -> Arrival:
+        """Bring one of those waiting into memory; it waits no longer."""
+
+    def done(self, arrival: Arrival) -> None:
+        """Let go of a batch that was acknowledged."""
+
+    def refused(self, arrival: Arrival, why: str) -> None:
+        """Put aside a batch that was not, with the reason."""
+
+
+class Intake:
+    """Batches of a source, in order, at most `room` of them in memory at a time.
+
+    Used by one thread. Everything it gives out comes back by `done` or `refused`.
+
+    Parameters
+    ----------
+    source : where they come from.
+    order : which is next.
+    room : how many may be loaded and not yet acknowledged.
+
+    Examples
+    --------
+    >>> offers = Offers(size=4)
+    >>> intake = Intake(offers, Order(patience=0.0), room=2)
+    >>> for name in ("run7-0001", "run7-0003", "run7-0004"):
+    ...     told = offers.offer(name, Sample.from_array([1.0, 2.0]))
+    >>> [arrival.name for arrival in intake.take(now=0.0)]
+    ['run7-0001', 'run7-0002', 'run7-0003']
+    >>> intake.take(now=1.0), intake.lag(now=5.0)
+    ([], Lag(waiting=3, oldest=5.0, loaded=2))
+    """
+
+    def __init__(self, source: Source, order: Order, room: int = 8) -> None:
+        self.source = source
+        self.order = order
+        self.room = room
+        self._loaded = 0
+
+    def take(self, now: float) -> list[Arrival | Skipped]:
+        """Load what comes next, as far as there is room; call it again and again.
+
+        Parameters
+        ----------
+        now : by a clock that does not jump, such as `time.monotonic`.
+        """
+        waiting = self.source.waiting(now)
+        found: list[Arrival | Skipped] = []
+        if self._loaded >= self.room:
+            return found
+        for kind, name, why in self.order.steps(waiting, now, self.room - self._loaded):
+            if kind == "skip":
+                found.append(Skipped(name, why))
+                continue
+            arrival = self.source.load(name)
+            self._loaded += 1
+            found.append(replace(arrival, late=why) if kind == "late" else arrival)
+        return found
+
+    def done(self, arrival: Arrival) -> None:
+        """Let go of a batch that was acknowledged, now or before a restart."""
+        self.source.done(arrival)
+        self._loaded -= 1
+
+    def refused(self, arrival: Arrival, why: str) -> None:
+        """Put aside a batch that cannot be used, with the reason."""
+        self.source.refused(arrival, why)
+        self._loaded -= 1
+
+    def lag(self, now: float) -> Lag:
+        """Say how far behind the stream is."""
+        return self.source.lag(now)
+
+
+@dataclass(slots=True)
+class _Offer:
+    arrival: Arrival
+    told: Future[None]
+    since: float | None = None
+
+
+class Offers:
+    """A source to which other threads of the same program offer batches.
+
+    Parameters
+    ----------
+    size : how many may be there, loaded ones among them. Batches that come out of order should
+        find room while they wait for the one before, or it will be given up.
+    """
+
+    def __init__(self, size: int = 8) -> None:
+        self.size = size
+        self._there: dict[str, _Offer] = {}
+        self._loaded: set[str] = set()
+        self._closed = False
+        self._change = threading.Condition()
+
+    def offer(
+        self, name: str, sample: Sample, expected: float | None = None, wait: float | None = None
+    ) -> Future[None]:
+        """Hand over a batch.
+
+        Parameters
+        ----------
+        name, sample, expected : as for `Arrival`.
+        wait : seconds to wait for room; 0 for none, None for as long as it takes.
+
+        Returns
+        -------
+        Future
+            Done when the batch is acknowledged; raises `InputError` with the reason if it was
+            refused.
+
+        Raises
+        ------
+        BusyError
+            If there was no room in time; offer it again later.
+        IdentityError
+            If a batch of that name is waiting.
+        InputError
+            If the name or the expected count is none.
+        StoppedError
+            If no more batches are taken.
+        """
+        check_name(name)
+        if expected is not None:
+            expected = check_expected(expected, f"batch {name!r}")
+        with self._change:
+            there = self._change.wait_for(
+                lambda: self._closed or len(self._there) < self.size, wait
+            )
+            if self._closed:
+                raise StoppedError(f"batch {name!r}: the stream takes no more; start it again")
+            if not there:
+                raise BusyError(
+                    f"batch {name!r}: {self.size} others wait to be learnt; offer it again later"
+                )
+            if name in self._there:
+                raise IdentityError(
+                    f"a batch called {name!r} is waiting already; offer each once, under a name "
+                    "of its own"
+                )
+            told: Future[None] = Future()
+            told.set_running_or_notify_cancel()  # from now on it cannot be taken back
+            self._there[name] = _Offer(Arrival(name, time.time(), sample, expected), told)
+            return told
+
+    def close(self) -> None:
+        """Take no more; what is there can still be loaded."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+
+    def waiting(self, now: float) -> dict[str, float]:
+        """Give the offers not loaded; they count as waiting from when they are first seen here."""
+        with self._change:
+            since = self._since(now)
+            return {name: since[name] for name in since if name not in self._loaded}
+
+    def lag(self, now: float) -> Lag:
+        """Count the offers."""
+        with self._change:
+            since = self._since(now)
+            return Lag(len(since), now - min(since.values(), default=now), len(self._loaded))
+
+    def load(self, name: str) -> Arrival:
+        """Give an offer."""
+        with self._change:
+            self._loaded.add(name)
+            return self._there[name].arrival
+
+    def done(self, arrival: Arrival) -> None:
+        """Tell who offered it, and make room."""
+        self._gone(arrival).set_result(None)
+
+    def refused(self, arrival: Arrival, why: str) -> None:
+        """Tell who offered it why, and make room."""
+        self._gone(arrival).set_exception(InputError(f"batch {arrival.name!r}: {why}"))
+
+    def _since(self, now: float) -> dict[str, float]:
+        for offer in self._there.values():
+            offer.since = now if offer.since is None else offer.since
+        return {name: offer.since or 0.0 for name, offer in self._there.items()}
+
+    def _gone(self, arrival: Arrival) -> Future[None]:
+        with self._change:
+            self._loaded.discard(arrival.name)
+            told = self._there.pop(arrival.name).told
+            self._change.notify_all()
+            return told
