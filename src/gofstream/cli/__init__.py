@@ -25,6 +25,7 @@ COMMANDS = (
     "power",
     "report",
     "test",
+    "watch",
 )
 
 
