@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console, Group, RenderableType
@@ -60,11 +60,12 @@ class Screen:
             return
         if self._stale:
             self._verdict = self._monitor.verdict()
-        self._live.update(_picture(self._verdict, self._latest, lag), refresh=True)
+        self._live.update(picture(self._verdict, self._latest, lag), refresh=True)
         self._drawn, self._stale = time.monotonic(), False
 
 
-def _picture(verdict: Verdict, latest: deque[Acknowledged], lag: Lag) -> RenderableType:
+def picture(verdict: Verdict, latest: Iterable[Acknowledged], lag: Lag) -> RenderableType:
+    """Draw how a run stands."""
     table = Table("batch", "name", "events", "state", "largest u", "note", box=None, pad_edge=False)
     for done in latest:
         entry = done.entry

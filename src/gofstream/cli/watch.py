@@ -81,7 +81,7 @@ class Alarming:
 @click.option("--window", type=click.IntRange(min=1), default=20, show_default=True)
 @click.option(
     "--streams",
-    type=click.IntRange(min=20),
+    type=click.IntRange(min=40),
     default=1000,
     show_default=True,
     help="Streams of pseudo-experiments for the boundary; half as many set the scale.",

@@ -19,8 +19,9 @@ from gofstream.stream.learning import Taught
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.sources import Arrival, Intake, Lag, Skipped
 
-#: Seconds between looks at the source while nothing happens.
-IDLE = 0.1
+#: Seconds between looks at the source while nothing happens, and for which nothing must have come
+#: before it is believed that nothing will: longer than a source takes to notice.
+IDLE, QUIET = 0.1, 1.0
 
 
 class Watching:
@@ -95,16 +96,20 @@ class Watching:
             If store or source cannot be used any more; what was acknowledged is safe, and the
             same run can be taken up again.
         """
+        busy = time.monotonic()
         try:
             while not stop.is_set():
-                last = ended()
-                done = self.turn(time.monotonic())
-                lag = self.intake.lag(time.monotonic())
+                now = time.monotonic()
+                done = self.turn(now)
+                lag = self.intake.lag(now)
                 for each in done:
                     seen(each, lag)
                 if done:
+                    busy = now
                     continue
-                if last and not lag.waiting and not self._queue:
+                if lag.waiting or self._queue or not ended():
+                    busy = now
+                elif now - busy > QUIET:
                     break
                 idle(lag)
                 self._wait(stop)
