@@ -27,6 +27,7 @@ COMMANDS = (
     "report",
     "serve",
     "test",
+    "watch",
 )
 
 

@@ -1,0 +1,116 @@
+"""What `gofstream watch` shows in a terminal; elsewhere, a line for each batch."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from gofstream.cli.options import Running
+from gofstream.stream.monitor import Acknowledged, Monitor
+from gofstream.stream.rows import Entry
+from gofstream.stream.sources import Lag
+from gofstream.stream.verdict import Verdict
+
+#: Batches that a terminal shows, and the least time between two pictures, in seconds.
+SHOWN, PAUSE = 10, 0.25
+
+
+class Screen:
+    """The state of a run, for eyes."""
+
+    def __init__(self, console: Console, monitor: Monitor, live: Live | None) -> None:
+        self._console, self._monitor, self._live = console, monitor, live
+        self._latest: deque[Acknowledged] = deque(maxlen=SHOWN)
+        self._drawn = 0.0
+        self._stale = True
+
+    @classmethod
+    @contextmanager
+    def on(cls, running: Running, monitor: Monitor) -> Iterator[Screen]:
+        """Show a run while it lasts."""
+        console = running.console
+        if not console.is_terminal or running.quiet:
+            yield cls(console, monitor, None)
+            return
+        with Live(console=console, auto_refresh=False) as live:
+            screen = cls(console, monitor, live)
+            screen.idle(Lag(0, 0.0, 0))
+            yield screen
+
+    def seen(self, done: Acknowledged, lag: Lag) -> None:
+        """Take note of a batch."""
+        self._latest.append(done)
+        if self._live is None:
+            self._console.print(_line(done, lag), markup=False, highlight=False, soft_wrap=True)
+            return
+        self._stale = True
+        if time.monotonic() - self._drawn > PAUSE:
+            self.idle(lag)
+
+    def idle(self, lag: Lag) -> None:
+        """Draw what has changed."""
+        if self._live is None or (not self._stale and time.monotonic() - self._drawn < 1):
+            return
+        if self._stale:
+            self._verdict = self._monitor.verdict()
+        self._live.update(picture(self._verdict, self._latest, lag), refresh=True)
+        self._drawn, self._stale = time.monotonic(), False
+
+
+def picture(verdict: Verdict, latest: Iterable[Acknowledged], lag: Lag) -> RenderableType:
+    """Draw how a run stands."""
+    table = Table("batch", "name", "events", "state", "largest u", "note", box=None, pad_edge=False)
+    for done in latest:
+        entry = done.entry
+        table.add_row(
+            str(entry.number),
+            Text(entry.name),
+            str(entry.events),
+            entry.state,
+            _largest(entry),
+            Text(entry.note, overflow="ellipsis", no_wrap=True),
+            style="bold red" if done.alarm is not None else "" if done.new else "dim",
+        )
+    states = ", ".join(f"{count} {state}" for state, count in verdict.states.items())
+    waiting = f"{lag.waiting} waiting" + (f", the oldest {lag.oldest:.0f} s" * bool(lag.waiting))
+    return Group(_sentence(verdict), Text(f"{states or 'no batch yet'}; {waiting}"), table)
+
+
+def _sentence(verdict: Verdict) -> Text:
+    if verdict.alarms:
+        first = verdict.alarms[0]
+        return Text(
+            f"ALARM after batch {first.batch}: the data differ from the reference since batch "
+            f"{first.since} or so",
+            style="bold red",
+        )
+    if verdict.highest is None or verdict.highest.u is None:
+        return Text("watching" if verdict.level is not None else "watching, without alarms")
+    u, level = verdict.highest.u, verdict.level or 0.0
+    return Text(f"as expected: largest u {u:.1f}, alarm above {level:.1f}", style="green")
+
+
+def _line(done: Acknowledged, lag: Lag) -> str:
+    entry = done.entry
+    parts = [f"batch {entry.number}", entry.name, f"{entry.events} events", entry.state]
+    if not done.new:
+        parts.append("known already")
+    if entry.note:
+        parts.append(entry.note)
+    if any(s.u is not None for s in entry.statistics):
+        parts.append(f"largest u {_largest(entry)}")
+    if done.alarm is not None:
+        parts.append(f"ALARM, since batch {done.alarm.since} or so")
+    return ", ".join([*parts, f"{lag.waiting} waiting"])
+
+
+def _largest(entry: Entry) -> str:
+    found = [s.u for s in entry.statistics if s.u is not None]
+    return f"{max(found):.2f}" if found else ""

@@ -1,0 +1,177 @@
+"""From a source to a monitor: batches are learnt side by side, and applied in their order.
+
+Each batch ends in one of two ways. It is in the store for good, and only then does its source let
+go of it; or it is put aside, with the reason in the ledger and beside its file. Killed anywhere in
+between, the same batch is offered again, and the store knows it by name and digest.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+
+from gofstream.checks import match_columns
+from gofstream.errors import InputError, MemoryBudgetError
+from gofstream.stream.learning import Taught
+from gofstream.stream.monitor import Acknowledged, Monitor
+from gofstream.stream.sources import Arrival, Intake, Lag, Skipped
+
+#: Seconds between looks at the source while nothing happens, and for which nothing must have come
+#: before it is believed that nothing will: longer than a source takes to notice.
+IDLE, QUIET = 0.1, 1.0
+
+
+class Watching:
+    """A stream in progress.
+
+    Used by one thread, the one that opened the monitor.
+
+    Parameters
+    ----------
+    monitor : what batches are applied to.
+    intake : where they come from, in order.
+    executor : threads that learn; not those that the monitor was given.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from gofstream.execution import thread_workers
+    >>> from gofstream.ratio.learner import Learner
+    >>> from gofstream.sample import Sample
+    >>> from gofstream.settings import Settings
+    >>> from gofstream.stream.order import Order
+    >>> from gofstream.stream.rows import Retention
+    >>> from gofstream.stream.sources import Offers
+    >>> rng = np.random.default_rng(1)
+    >>> reference = Sample.from_array(rng.exponential(size=5000))
+    >>> learner = Learner.prepare(
+    ...     reference, Settings(widths=(0.5,), n_centres=30), expected=100.0, rng=rng
+    ... )
+    >>> offers = Offers()
+    >>> told = [offers.offer(f"run7-{n}", reference.take(np.arange(n, 5000, 50))) for n in (2, 1)]
+    >>> offers.close()
+    >>> path = Path(tempfile.mkdtemp()) / "run.gofs"
+    >>> with (
+    ...     Monitor.open(path, learner, None, Retention("sat"), epoch=10, window=2) as monitor,
+    ...     thread_workers(2) as executor,
+    ... ):
+    ...     watching = Watching(monitor, Intake(offers, Order(patience=0.0)), executor)
+    ...     seen = []
+    ...     watching.run(threading.Event(), lambda done, lag: seen.append(done), ended=lambda: True)
+    >>> [(done.entry.number, done.entry.name) for done in seen]
+    [(1, 'run7-1'), (2, 'run7-2')]
+    """
+
+    def __init__(self, monitor: Monitor, intake: Intake, executor: Executor) -> None:
+        self.monitor = monitor
+        self.intake = intake
+        self.executor = executor
+        self._queue: deque[tuple[Arrival | Skipped, Future[Taught] | None]] = deque()
+
+    def run(
+        self,
+        stop: threading.Event,
+        seen: Callable[[Acknowledged, Lag], None],
+        *,
+        idle: Callable[[Lag], None] = lambda lag: None,
+        ended: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Go on until told to stop.
+
+        Parameters
+        ----------
+        stop : set it to end after the batch that is being applied.
+        seen : called with each batch that is in the ledger, and what still waits.
+        idle : called now and then while nothing happens.
+        ended : tells whether no more will come; then the run ends when nothing waits.
+
+        Raises
+        ------
+        StoppedError
+            If store or source cannot be used any more; what was acknowledged is safe, and the
+            same run can be taken up again.
+        """
+        busy = time.monotonic()
+        try:
+            while not stop.is_set():
+                now = time.monotonic()
+                done = self.turn(now)
+                lag = self.intake.lag(now)
+                for each in done:
+                    seen(each, lag)
+                if done:
+                    busy = now
+                    continue
+                if lag.waiting or self._queue or not ended():
+                    busy = now
+                elif now - busy > QUIET:
+                    break
+                idle(lag)
+                self._wait(stop)
+        finally:
+            for _, learning in self._queue:
+                if learning is not None:
+                    learning.cancel()
+
+    def turn(self, now: float) -> list[Acknowledged]:
+        """Take what has come, and apply what has been learnt, as far as the order allows."""
+        for item in self.intake.take(now):
+            learning = None
+            if isinstance(item, Arrival) and item.sample is not None and not item.late:
+                learning = self.executor.submit(
+                    self.monitor.learn, item.name, item.sample, item.expected, item.arrived
+                )
+            self._queue.append((item, learning))
+        found = []
+        while self._queue and ((first := self._queue[0][1]) is None or first.done()):
+            item, learning = self._queue.popleft()
+            found.append(self._settled(item, learning))
+        return found
+
+    def _wait(self, stop: threading.Event) -> None:
+        """Wait for the batch that is next, or for another one to come."""
+        learning = self._queue[0][1] if self._queue else None
+        if learning is None:
+            stop.wait(IDLE)
+        else:
+            ready = threading.Event()
+            learning.add_done_callback(lambda _: ready.set())
+            ready.wait(IDLE)
+
+    def _settled(self, item: Arrival | Skipped, learning: Future[Taught] | None) -> Acknowledged:
+        if isinstance(item, Skipped):
+            return self.monitor.skip(item.name, time.time())
+        if learning is None:
+            known = self._known(item) if item.late else None
+            if known is not None:
+                self.intake.done(item)
+                return known
+            return self._refused(item, item.problem or item.late)
+        try:
+            done = self.monitor.apply(learning.result())
+        except (InputError, MemoryBudgetError) as error:
+            return self._refused(item, str(error))
+        self.intake.done(item)
+        return done
+
+    def _known(self, late: Arrival) -> Acknowledged | None:
+        """Look up a batch that comes out of its order: applied before a restart, perhaps."""
+        if late.sample is None:
+            return None
+        try:
+            batch = match_columns(late.sample, self.monitor.learner.sample)
+            entry = self.monitor.store.find(late.name, batch.digest())
+        except InputError:  # another batch of that name, or no batch of this stream at all
+            return None
+        return None if entry is None else Acknowledged(entry, new=False)
+
+    def _refused(self, arrival: Arrival, why: str) -> Acknowledged:
+        """Put aside what cannot be used: first in the ledger, then where it came from."""
+        done = self.monitor.quarantine(arrival.name, arrival.arrived, why)
+        self.intake.refused(arrival, why)
+        return done

@@ -1,0 +1,251 @@
+"""From a source to the store: the loop, and `gofstream watch` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+
+from gofstream.execution import thread_workers
+from gofstream.io import read
+from gofstream.ratio.learner import Learner
+from gofstream.sample import Sample
+from gofstream.settings import Settings
+from gofstream.statistics import STATISTICS
+from gofstream.stream.monitor import Acknowledged, Monitor
+from gofstream.stream.order import Order
+from gofstream.stream.reader import Reader
+from gofstream.stream.rows import Retention
+from gofstream.stream.sources import Intake, Lag, Offers
+from gofstream.stream.watching import Watching
+
+SETTINGS = Settings(widths=(0.3, 1.0), n_centres=40)
+
+
+def events(n: int, seed: int) -> NDArray[np.float64]:
+    """Draw a batch."""
+    return np.random.default_rng([5, seed]).exponential(size=(n, 1))
+
+
+@pytest.fixture(scope="module")
+def learner() -> Learner:
+    """Prepare a small reference."""
+    rng = np.random.default_rng(1)
+    reference = Sample.from_array(events(4000, 0), ["x"])
+    return Learner.prepare(reference, SETTINGS, expected=100.0, rng=rng)
+
+
+def offered(
+    path: Path, learner: Learner, batches: list[tuple[str, Sample]]
+) -> tuple[list[Acknowledged], list[Exception | None]]:
+    """Run the loop over batches that are offered all at once; give what it said to whom."""
+    offers, seen = Offers(size=100), []
+    told = [offers.offer(name, sample) for name, sample in batches]
+    offers.close()
+
+    def see(done: Acknowledged, lag: Lag) -> None:
+        seen.append(done)
+
+    with (
+        Monitor.open(path, learner, None, Retention("sat"), epoch=10, window=2) as monitor,
+        thread_workers(2) as executor,
+    ):
+        order = Order(0.0, [entry.name for entry in monitor.store.entries()])
+        watching = Watching(monitor, Intake(offers, order, room=3), executor)
+        watching.run(threading.Event(), see, ended=lambda: True)
+    return seen, [future.exception(timeout=0) for future in told]
+
+
+def test_applied_in_order_whatever_the_order_of_learning(tmp_path: Path, learner: Learner) -> None:
+    """Twelve batches offered backwards: ledger and statistics are those of the right order."""
+    names = [f"run-{n:02d}" for n in range(1, 13)]
+    samples = {n: Sample.from_array(events(90 + k, k), ["x"]) for k, n in enumerate(names, 1)}
+    seen, told = offered(tmp_path / "a", learner, [(n, samples[n]) for n in reversed(names)])
+    assert [done.entry.name for done in seen] == names
+    assert told == [None] * 12
+    with Monitor.open(
+        tmp_path / "b", learner, None, Retention("sat"), epoch=10, window=2
+    ) as monitor:
+        alone = [monitor.apply(monitor.learn(n, samples[n], None, 0.0)).entry for n in names]
+    assert [done.entry.statistics for done in seen] == [entry.statistics for entry in alone]
+
+
+def test_what_cannot_be_used_is_put_aside_and_the_stream_goes_on(
+    tmp_path: Path, learner: Learner
+) -> None:
+    """A wrong column, a missing number, a late one, a known one, another one of its name."""
+    good = [Sample.from_array(events(100, k), ["x"]) for k in range(4)]
+    wrong = Sample.from_array(events(100, 9), ["y"])
+    first = [("run-1", good[0]), ("run-2", wrong), ("run-4", good[1])]
+    seen, told = offered(tmp_path / "run", learner, first)
+    assert [(d.entry.name, d.entry.state) for d in seen] == [
+        ("run-1", "learnt"),
+        ("run-2", "quarantined"),
+        ("run-3", "skipped"),
+        ("run-4", "learnt"),
+    ]
+    assert [error is None for error in told] == [True, False, True]
+    assert "'x'" in seen[1].entry.note
+    # After a restart: known ones are known, and what comes too late is refused.
+    again = [("run-1", good[0]), ("run-3", good[2]), ("run-4", good[3]), ("run-5", good[2])]
+    seen, told = offered(tmp_path / "run", learner, again)
+    ends = {d.entry.name: (d.entry.number, d.entry.state, d.new) for d in seen}
+    assert ends == {
+        "run-1": (1, "learnt", False),
+        "run-3 (again)": (5, "quarantined", True),
+        "run-4 (again)": (6, "quarantined", True),
+        "run-5": (7, "learnt", True),
+    }
+    assert [error is None for error in told] == [True, False, False, True]
+    assert "too late" in str(told[1])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Write a reference for the command."""
+    folder = tmp_path_factory.mktemp("watch")
+    pq.write_table(pa.table({"x": events(45_000, 1000)[:, 0]}), folder / "reference.parquet")
+    return folder
+
+
+def command(folder: Path, inbox: Path, store: Path, *more: str) -> list[str]:
+    """Give what a user types."""
+    here = Path(sys.executable).parent / "gofstream"
+    given = ["--expected", "100", "--epoch", "8", "--window", "3", "--false-alarm-every", "80"]
+    given += ["--streams", "40", "--set", "widths=[0.3,1.0]", "--set", "n_centres=40"]
+    given += ["--config", str(folder / "keep.toml")] if (folder / "keep.toml").exists() else []
+    reference = str(folder / "reference.parquet")
+    return [
+        str(here),
+        "watch",
+        reference,
+        "--inbox",
+        str(inbox),
+        "--store",
+        str(store),
+        *given,
+        *more,
+    ]
+
+
+def put(inbox: Path, number: int, peak: int = 0) -> None:
+    """Let one file appear."""
+    x = events(100, number)[:, 0]
+    x = np.concatenate([x, np.random.default_rng(number).normal(3, 0.1, peak)])
+    inbox.mkdir(exist_ok=True)
+    pq.write_table(pa.table({"x": x}), inbox / ".part")
+    (inbox / ".part").rename(inbox / f"run1-{number:03d}.parquet")
+
+
+def test_watch_alarms_and_goes_on_after_a_stop(folder: Path, tmp_path: Path) -> None:
+    """Stopped and started again, with a peak switched on meanwhile: an alarm, rightly dated."""
+    inbox, store = tmp_path / "in", tmp_path / "run.gofs"
+    for number in range(1, 10):
+        put(inbox, number)
+    line = command(folder, inbox, store, "--patience", "2", "--json", "--keep", "all")
+    with subprocess.Popen(
+        line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        rest, error = process.communicate(timeout=60)
+    assert process.returncode == 130, error
+    assert "goes on from there" in error
+    assert json.loads(first)["name"] == "run1-001"
+    before = 1 + len(rest.splitlines())
+    for number in range(10, 17):
+        put(inbox, number, peak=25)
+    done = subprocess.run(
+        [*line, "--once"], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(text) for text in done.stdout.splitlines()]
+    assert [each["batch"] for each in lines if each["new"]] == list(range(before + 1, 17))
+    assert not list(inbox.glob("*.parquet"))
+    with Reader(store) as reader:
+        entries, alarms = reader.entries(), reader.alarms()
+    assert [entry.name for entry in entries] == [f"run1-{n:03d}" for n in range(1, 17)]
+    assert 10 <= alarms[-1].batch <= 13
+    assert abs(alarms[-1].since - 10) <= 2
+
+
+def test_statistics_of_a_run_are_those_offline(folder: Path, tmp_path: Path) -> None:
+    """`sat` and `next` of the first epoch, from files, against their definitions."""
+    inbox, store = tmp_path / "in", tmp_path / "run.gofs"
+    for number in range(1, 7):
+        put(inbox, number)
+    kept = tmp_path / "kept"
+    line = command(folder, inbox, store, "--once", "--false-alarm-every", "0", "--keep-files")
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (inbox / "done").rename(kept)
+    reference = read(str(folder / "reference.parquet"), name="reference").sample
+    rng = np.random.default_rng(1)
+    learner = Learner.prepare(reference, SETTINGS, expected=100.0, rng=rng)
+    batches = [read(str(path)).sample for path in sorted(kept.glob("*.parquet"))]
+    with Reader(store) as reader:
+        found = {(s.family, s.width): s.t for s in reader.entry(6).statistics}
+    for index, width in enumerate(learner.widths):
+        ratios = learner.learn(learner.features(width), batches, [100.0] * 6).ratios
+        for name in ("sat", "next"):
+            wanted = STATISTICS[name](ratios)
+            assert found[f"epoch {name}", index] == pytest.approx(wanted, rel=1e-5)
+
+
+def test_arrow_frames_from_a_pipe(folder: Path, tmp_path: Path) -> None:
+    """Two frames and a broken one: two batches, and an error that names the third."""
+    frames = b""
+    for number in (1, 2):
+        table = pa.table({"x": events(100, number)[:, 0]})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        content = sink.getvalue().to_pybytes()
+        frames += len(content).to_bytes(8, "little") + content
+    line = command(folder, tmp_path / "in", tmp_path / "run.gofs", "--stdin", "--patience", "0")
+    done = subprocess.run(
+        [*line, "--false-alarm-every", "0"],
+        input=frames + b"\x07\x00\x00",
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert b"frame 3" in done.stderr
+    with Reader(tmp_path / "run.gofs") as reader:
+        assert [entry.state for entry in reader.entries()] == ["learnt", "learnt"]
+
+
+def test_a_terminal_shows_the_run(tmp_path: Path, learner: Learner) -> None:
+    """The picture has the verdict, the batches and what waits; names are text."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    from gofstream.cli import live
+
+    seen, _ = offered(
+        tmp_path / "run", learner, [("[red]run-1", Sample.from_array(events(100, 1), ["x"]))]
+    )
+    with Monitor.open(
+        tmp_path / "run", learner, None, Retention("sat"), epoch=10, window=2
+    ) as monitor:
+        picture = live.picture(monitor.verdict(), seen, Lag(3, 12.0, 1))
+    console = Console(file=StringIO(), width=100)
+    console.print(picture)
+    shown = console.file.getvalue()
+    assert "watching, without alarms" in shown
+    assert "[red]run-1" in shown
+    assert "3 waiting, the oldest 12 s" in shown
+    assert time.time() - seen[0].entry.arrived < 60
