@@ -115,6 +115,17 @@ def test_patience_runs_from_the_first_later_one() -> None:
     ]
 
 
+def test_what_is_on_its_way_is_not_given_up() -> None:
+    """A half-written batch keeps its place; a later one, or of another series, holds up nothing."""
+    order = Order(PATIENCE, ["run-1"])
+    there = {"run-4": 0.0}
+    assert order.steps(there, 1000.0, coming=["run-3"]) == []
+    others = ["run-1", "other-2", "run-5", "monday"]
+    steps = [step[:2] for step in order.steps(there, 1000.0, coming=others)]
+    assert steps == [("skip", "run-2"), ("skip", "run-3"), ("take", "run-4")]
+    assert Order(PATIENCE).steps({"run-2": 0.0}, 1000.0, coming=["run-1"]) == []
+
+
 def test_another_series_waiting_hurries_no_gap() -> None:
     """A gap is given as long as its own series has been there beyond it."""
     order = Order(PATIENCE, ["run7-0001"])

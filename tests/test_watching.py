@@ -29,6 +29,7 @@ from gofstream.stream.rows import Retention
 from gofstream.stream.sources import Intake, Lag, Offers
 from gofstream.stream.watching import Watching
 
+SET = ("--set", "widths=[0.3,1.0]", "--set", "n_centres=40")
 SETTINGS = Settings(widths=(0.3, 1.0), n_centres=40)
 
 
@@ -122,7 +123,7 @@ def command(folder: Path, inbox: Path, store: Path, *more: str) -> list[str]:
     """Give what a user types."""
     here = Path(sys.executable).parent / "gofstream"
     given = ["--expected", "100", "--epoch", "8", "--window", "3", "--false-alarm-every", "80"]
-    given += ["--streams", "40", "--set", "widths=[0.3,1.0]", "--set", "n_centres=40"]
+    given += ["--streams", "40", *SET]
     given += ["--config", str(folder / "keep.toml")] if (folder / "keep.toml").exists() else []
     reference = str(folder / "reference.parquet")
     return [
@@ -152,18 +153,19 @@ def test_watch_alarms_and_goes_on_after_a_stop(folder: Path, tmp_path: Path) -> 
     inbox, store = tmp_path / "in", tmp_path / "run.gofs"
     for number in range(1, 10):
         put(inbox, number)
-    line = command(folder, inbox, store, "--patience", "2", "--json", "--keep", "all")
+    line = command(folder, inbox, store, "--patience", "2", "--json", "--keep-models")
     with subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
+        assert process.stderr is not None
         first = process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        rest, error = process.communicate(timeout=60)
+        rest, error = process.stdout.readlines(), process.stderr.read()
     assert process.returncode == 130, error
     assert "goes on from there" in error
     assert json.loads(first)["name"] == "run1-001"
-    before = 1 + len(rest.splitlines())
+    before = 1 + len(rest)
     for number in range(10, 17):
         put(inbox, number, peak=25)
     done = subprocess.run(
@@ -178,6 +180,10 @@ def test_watch_alarms_and_goes_on_after_a_stop(folder: Path, tmp_path: Path) -> 
     assert [entry.name for entry in entries] == [f"run1-{n:03d}" for n in range(1, 17)]
     assert 10 <= alarms[-1].batch <= 13
     assert abs(alarms[-1].since - 10) <= 2
+    again = [line[0], "replay", str(store), "--reference", line[2], *SET]
+    done = subprocess.run(again, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "of 16 batches, the same to the bit" in done.stdout
 
 
 def test_statistics_of_a_run_are_those_offline(folder: Path, tmp_path: Path) -> None:
@@ -185,6 +191,8 @@ def test_statistics_of_a_run_are_those_offline(folder: Path, tmp_path: Path) -> 
     inbox, store = tmp_path / "in", tmp_path / "run.gofs"
     for number in range(1, 7):
         put(inbox, number)
+    (inbox / "run1-007.parquet").write_bytes(b"nothing of the kind")
+    put(inbox, 8)
     kept = tmp_path / "kept"
     line = command(folder, inbox, store, "--once", "--false-alarm-every", "0", "--keep-files")
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
@@ -193,9 +201,12 @@ def test_statistics_of_a_run_are_those_offline(folder: Path, tmp_path: Path) -> 
     reference = read(str(folder / "reference.parquet"), name="reference").sample
     rng = np.random.default_rng(1)
     learner = Learner.prepare(reference, SETTINGS, expected=100.0, rng=rng)
-    batches = [read(str(path)).sample for path in sorted(kept.glob("*.parquet"))]
+    batches = [read(str(path)).sample for path in sorted(kept.glob("*.parquet"))[:6]]
     with Reader(store) as reader:
         found = {(s.family, s.width): s.t for s in reader.entry(6).statistics}
+        # One that cannot be read keeps its place, and is put aside when nobody writes to it.
+        assert [entry.state for entry in reader.entries(6)] == ["learnt", "quarantined", "learnt"]
+    assert "not Parquet" in (inbox / "quarantine" / "run1-007.parquet.txt").read_text()
     for index, width in enumerate(learner.widths):
         ratios = learner.learn(learner.features(width), batches, [100.0] * 6).ratios
         for name in ("sat", "next"):

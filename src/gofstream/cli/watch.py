@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import click
-import numpy as np
 
 from gofstream.cli.live import Screen
 from gofstream.cli.options import Reading, Running, with_reading, with_running
@@ -22,16 +21,16 @@ from gofstream.execution import thread_workers
 from gofstream.files import write_whole
 from gofstream.inference.sequential import Boundary, alpha_for
 from gofstream.io import Events
-from gofstream.nplm import plan_null
 from gofstream.ratio.learner import Learner
 from gofstream.stream.decode import Decoder
 from gofstream.stream.directory import Inbox
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.order import Order
 from gofstream.stream.pipe import spool
+from gofstream.stream.prepare import prepare_stream
 from gofstream.stream.rows import Retention
 from gofstream.stream.sources import Intake, Lag
-from gofstream.stream.streams import StreamPlan, calibrate_alarms
+from gofstream.stream.streams import calibrate_alarms
 from gofstream.stream.watching import Watching
 
 
@@ -191,38 +190,23 @@ def _calibrated(
     running: Running,
 ) -> tuple[Learner, Boundary | None]:
     """Prepare the reference and, unless nothing is to alarm, the boundary."""
-    if not wanted.false_alarm_every:
-        rng = np.random.default_rng(running.seed)
-        learner = Learner.prepare(known.sample, running.settings, expected=wanted.expected, rng=rng)
-        return learner, None
-    alpha = alpha_for(wanted.epoch, wanted.false_alarm_every)
-    batches = wanted.epoch + wanted.window
-    try:
-        plan = plan_null(
-            known.sample,
-            wanted.expected * batches,
-            batches=batches,
-            settings=running.settings,
-            pool=None if further is None else further.sample,
-            rng=running.seed,
-        )
-    except InputError as error:
-        raise InputError(
-            f"{error}; an alarm is calibrated on streams of {batches} batches: watch shorter "
-            "epochs (--epoch, --window), or go without alarms (--false-alarm-every 0)"
-        ) from error
-    streams = StreamPlan(
-        plan.learner,
-        plan.source,
-        plan.source_name,
-        plan.seed,
+    learner, plan = prepare_stream(
+        known.sample,
+        running.settings,
+        wanted.expected,
+        running.seed,
         epoch=wanted.epoch,
         window=wanted.window,
+        alarms=wanted.false_alarm_every > 0,
+        pool=None if further is None else further.sample,
     )
+    if plan is None:
+        return learner, None
+    alpha = alpha_for(wanted.epoch, wanted.false_alarm_every)
     folder = store.with_name(store.name + ".alarms")
     with running.workers() as executor, running.bar("streams for the boundary") as progress:
         boundary = calibrate_alarms(
-            streams,
+            plan,
             alpha,
             folder,
             executor,
@@ -231,7 +215,7 @@ def _calibrated(
             progress=progress,
         )
     write_whole(folder / "boundary.json", boundary.to_json())
-    return plan.learner, boundary
+    return learner, boundary
 
 
 def _line(done: Acknowledged, lag: Lag) -> dict[str, Any]:

@@ -119,6 +119,10 @@ class Inbox:
         ready = ((name, file.ready) for name, file in self._files.items())
         return {name: at for name, at in ready if at is not None and name not in self._loaded}
 
+    def coming(self) -> list[str]:
+        """Name the files that have not settled, or cannot be read yet."""
+        return [name for name, file in self._files.items() if file.ready is None]
+
     def lag(self, now: float) -> Lag:
         """Count the files, also those that are half written."""
         there = self._files | self._loaded

@@ -8,7 +8,7 @@ ever. Names that end in something else are taken in order of name, as they come.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -66,7 +66,11 @@ class Order:
                 self._series = parts[0]
 
     def steps(
-        self, waiting: Mapping[str, float], now: float, at_most: int | None = None
+        self,
+        waiting: Mapping[str, float],
+        now: float,
+        at_most: int | None = None,
+        coming: Collection[str] = (),
     ) -> list[Step]:
         """Say what comes next, and move on: what is taken here is not to be offered again.
 
@@ -78,6 +82,7 @@ class Order:
         waiting : when each of the batches that are there came, by name.
         now : the time, by the same clock, which must not jump.
         at_most : how many to take, those that are late among them; None for all that can be.
+        coming : those on their way, half written say; they are not given up.
         """
         found: list[Step] = []
         room = len(waiting) if at_most is None else at_most
@@ -100,6 +105,8 @@ class Order:
                 rest = there if current == self._series else chain(*series.values())
                 if now - min(waiting[name] for name, _ in rest) < self.patience:
                     break
+                if any(self._is_between(current, digits, other) for other in coming):
+                    break
                 found += self._given_up(current, digits)
             if self._is_past(current, digits):  # the same number, written in another way
                 found.append(self._late(name, current))
@@ -118,6 +125,16 @@ class Order:
     def _is_next(self, series: str, digits: str) -> bool:
         """Whether nothing is missing before this one of the series that is being taken."""
         return series == self._series and int(digits) <= self._last[series][0] + 1
+
+    def _is_between(self, series: str, digits: str, name: str) -> bool:
+        """Whether this name would be given up if the one with these digits were taken."""
+        parts = running(name)
+        return (
+            parts is not None
+            and parts[0] == series
+            and int(parts[1]) < int(digits)
+            and not self._is_past(*parts)
+        )
 
     def _late(self, name: str, series: str) -> Step:
         last = series + self._last[series][1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
@@ -68,6 +68,9 @@ class Source(Protocol):
     def waiting(self, now: float) -> Mapping[str, float]:
         """Give the batches that can be loaded, and since when, by the clock of `now`."""
 
+    def coming(self) -> Collection[str]:
+        """Name those that are there, but cannot be loaded yet."""
+
     def lag(self, now: float) -> Lag:
         """Count what is there, also what cannot be loaded yet."""
 
@@ -121,7 +124,8 @@ class Intake:
         found: list[Arrival | Skipped] = []
         if self._loaded == self.room:
             return found
-        for kind, name, why in self.order.steps(waiting, now, self.room - self._loaded):
+        room = self.room - self._loaded
+        for kind, name, why in self.order.steps(waiting, now, room, self.source.coming()):
             if kind == "skip":
                 found.append(Skipped(name, why))
                 continue
@@ -223,6 +227,10 @@ class Offers:
         with self._change:
             since = self._seen(now)
             return {name: since[name] for name in since if name not in self._loaded}
+
+    def coming(self) -> tuple[str, ...]:
+        """Name nothing: an offer is whole."""
+        return ()
 
     def lag(self, now: float) -> Lag:
         """Count the offers."""
