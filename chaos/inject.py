@@ -7,7 +7,6 @@ a hundred times quicker, since nothing is imported anew.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -16,6 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from chaos.programs import program
 
 #: The calls by which SQLite and we change files or wait for the disk.
 WRITES = ("pwrite64", "fdatasync", "fsync", "ftruncate", "unlink", "linkat")
@@ -147,20 +148,5 @@ def _drain(pipe: int) -> str:
 
 
 def strace() -> str:
-    """Give the path of strace, and install it if it is missing and this is root."""
-    if (path := shutil.which("strace")) is None and os.getuid() == 0 and shutil.which("apt-get"):
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        for arguments in (["update"], ["install", "-y", "--no-install-recommends", "strace"]):
-            subprocess.run(
-                ["apt-get", "-o", "DPkg::Lock::Timeout=120", *arguments],
-                env=environment,
-                capture_output=True,
-                check=True,
-            )
-        path = shutil.which("strace")
-    if path is None:
-        raise RuntimeError(
-            "faults are injected by strace, which was not found: on Debian, `apt-get install "
-            "strace` as root"
-        )
-    return path
+    """Give the path of strace."""
+    return program("strace", ("strace",), "faults are injected by strace")
