@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,12 +90,11 @@ def test_e_value_and_storage() -> None:
     entry = Entry(1, "a", "", 0.0, 1, 1.0, statistics=statistics)
     mean = sum(math.exp(each / 2) for each in t) / 3
     # Epochs of 50 batches with 10 events each: 100 rows for each event are 50 000.
-    assert view.evidence(RUN, entry, 50_000)["e"] == pytest.approx(mean, rel=1e-12)
-    for rows, note in ((49_999, "and it takes 100"), (None, "--reference")):
-        found = view.evidence(RUN, entry, rows)
-        assert found["e"] is None
-        assert note in found["note"]
-    assert view.evidence(RUN, learnt(1, 1.0), 50_000)["e"] is None
+    large, small = (replace(RUN, reference_rows=rows) for rows in (50_000, 49_999))
+    assert view.evidence(large, entry)["e"] == pytest.approx(mean, rel=1e-12)
+    assert view.evidence(small, entry)["e"] is None
+    assert "and it takes 100" in view.evidence(small, entry)["note"]
+    assert view.evidence(large, learnt(1, 1.0))["e"] is None
     kept = view.strategies(rows=6000, batches=3, columns=5, model=1000.0, sums=77)
     assert kept == {"all": 3000 + 8 * 5 * 6000, "one": 3000 + 8 * 5 * 2000, "sat": 77}
 

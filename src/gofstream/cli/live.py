@@ -104,7 +104,7 @@ def _line(done: Acknowledged, lag: Lag) -> str:
         parts.append("known already")
     if entry.note:
         parts.append(entry.note)
-    if any(s.u is not None for s in entry.statistics):
+    if entry.highest is not None:
         parts.append(f"largest u {_largest(entry)}")
     if done.alarm is not None:
         parts.append(f"ALARM, since batch {done.alarm.since} or so")
@@ -112,5 +112,5 @@ def _line(done: Acknowledged, lag: Lag) -> str:
 
 
 def _largest(entry: Entry) -> str:
-    found = [s.u for s in entry.statistics if s.u is not None]
-    return f"{max(found):.2f}" if found else ""
+    top = entry.highest
+    return "" if top is None else f"{top.u:.2f}"

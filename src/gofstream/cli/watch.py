@@ -221,7 +221,6 @@ def _calibrated(
 def _line(done: Acknowledged, lag: Lag) -> dict[str, Any]:
     """Describe a batch for a log that machines read."""
     entry = done.entry
-    monitored = [s for s in entry.statistics if s.u is not None]
     return {
         "batch": entry.number,
         "name": entry.name,
@@ -229,7 +228,7 @@ def _line(done: Acknowledged, lag: Lag) -> dict[str, Any]:
         "new": done.new,
         "events": entry.events,
         "note": entry.note,
-        "u": max((s.u for s in monitored if s.u is not None), default=None),
+        "u": None if entry.highest is None else entry.highest.u,
         "alarm": None if done.alarm is None else {"since": done.alarm.since, "u": done.alarm.u},
         "waiting": lag.waiting,
         "oldest": round(lag.oldest, 1),

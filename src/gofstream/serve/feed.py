@@ -51,7 +51,7 @@ class Feed:
         waiting: Callable[[], int] | None = None,
         reference: Sample | None = None,
     ) -> None:
-        self.follower = Follower(path, None if reference is None else len(reference))
+        self.follower = Follower(path)
         self.waiting = waiting
         self.reference = reference
         #: How the run stands; empty before the first look.

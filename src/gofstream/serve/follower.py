@@ -63,12 +63,10 @@ class Follower:
     Parameters
     ----------
     path : the store.
-    reference_rows : how large the reference of the run is, if that is known.
     """
 
-    def __init__(self, path: Path, reference_rows: int | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.reference_rows = reference_rows
         self._reader: Reader | None = None
         self._file = (0, 0)
         self._version = -1
@@ -160,7 +158,7 @@ class Follower:
             head, alarms = reader.head(), reader.alarms()
             self._weigh(reader, known, head)
         run, last = known.run, known.last
-        batches, top = known.states.total(), view.highest(last)
+        batches, top = known.states.total(), None if last is None else last.highest
         unseen = [alarm for alarm in alarms if alarm.acknowledged is None]
         return {
             "store": self.path.name,
@@ -174,13 +172,13 @@ class Follower:
             "events": known.events,
             "arrived": known.rows[-1]["arrived"] if known.rows else None,
             "widths": view.by_width(run, last),
-            "highest": None if top is None else top[2],
-            "width": None if top is None else top[1],
+            "highest": None if top is None else top.u,
+            "width": None if top is None else top.width,
             "learnt": None if last is None else last.number,
             "boundary": run.level,
             "epoch": run.epoch,
             "window": run.window,
-            "evidence": view.evidence(run, last, self.reference_rows),
+            "evidence": view.evidence(run, last),
             "rate": view.rate(known.rows),
             "storage": self._storage(known, head),
         }

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gofstream.errors import GofstreamError, InputError, printable
 from gofstream.io.formats import opened, recognise
+from gofstream.stream.directory import count_offered
 
 #: How a kind of content is called, and how its file ends.
 KINDS = {
@@ -22,8 +23,6 @@ KINDS = {
 UNPACKED = 20
 #: Bytes of the name of a file that a run takes.
 LONGEST_FILE = 200
-#: How files end that are no batches: what stands beside one, and what others are writing.
-NOT_BATCHES = (".json", ".tmp", ".part", ".partial")
 _ROWS = 65536
 
 
@@ -57,13 +56,7 @@ class Inbox:
     def waiting(self) -> int:
         """Count the batches that wait; not what is being written, or set aside in folders."""
         try:
-            with os.scandir(self.folder) as found:
-                return sum(
-                    not item.name.startswith(".")
-                    and not item.name.endswith(NOT_BATCHES)
-                    and item.is_file()
-                    for item in found
-                )
+            return count_offered(self.folder)
         except OSError:
             return 0
 

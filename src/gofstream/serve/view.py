@@ -27,6 +27,7 @@ class Run:
     columns : names of what is tested.
     epoch, window : H and K, in batches.
     nominal : N(R) of a batch.
+    reference_rows : how large the reference is.
     level, alpha : the boundary, and how often an epoch crosses it by chance; None without one.
     kept : whose events are kept, in words.
     """
@@ -36,6 +37,7 @@ class Run:
     epoch: int | None
     window: int | None
     nominal: float | None
+    reference_rows: int | None
     level: float | None
     alpha: float | None
     kept: str
@@ -57,6 +59,7 @@ class Run:
             about.get("epoch"),
             about.get("window"),
             about.get("nominal_expected"),
+            about.get("reference_rows"),
             boundary.get("level"),
             boundary.get("alpha"),
             kept[retention["strategy"]],
@@ -116,20 +119,12 @@ def by_width(run: Run, entry: Entry | None) -> dict[str, Any]:
     }
 
 
-def highest(entry: Entry | None) -> tuple[str, int, float] | None:
-    """Find family, width and value of the largest u after a batch."""
-    found = [] if entry is None else [s for s in entry.statistics if s.u is not None]
-    top = max(found, key=lambda s: s.u or 0.0, default=None)
-    return None if top is None else (top.family, top.width, float(top.u or 0.0))
-
-
-def evidence(run: Run, entry: Entry | None, reference_rows: int | None) -> dict[str, Any]:
+def evidence(run: Run, entry: Entry | None) -> dict[str, Any]:
     """Give the e-value of the epoch, if the reference is large enough for it to be one.
 
     Parameters
     ----------
     entry : the last batch with statistics.
-    reference_rows : how many there are; None if that is not known.
 
     Returns
     -------
@@ -137,12 +132,10 @@ def evidence(run: Run, entry: Entry | None, reference_rows: int | None) -> dict[
         ``e``, None where there is none to be trusted, and a ``note``.
     """
     t = [] if entry is None else [s.t for s in entry.statistics if s.family == "epoch next"]
-    if not t or run.epoch is None or run.nominal is None:
+    if not t or run.epoch is None or run.nominal is None or run.reference_rows is None:
         return {"e": None, "note": "of the epoch"}
-    if reference_rows is None:
-        return {"e": None, "note": "shown with --reference: it needs a large one"}
     # A whole epoch, so that it is trusted from the beginning to the end, or not at all.
-    found = e_value(t, reference_rows, run.epoch * run.nominal)
+    found = e_value(t, run.reference_rows, run.epoch * run.nominal)
     if not found.trusted:
         rows = f"{number(found.rows_per_event, 2)} reference rows for each event of an epoch"
         return {"e": None, "note": f"none: {rows}, and it takes {TRUSTED_ROWS}"}
@@ -164,7 +157,7 @@ def verdict(run: Run, batches: int, entry: Entry | None, alarms: Sequence[Alarm]
         ``tone`` (waiting, calm, alarm, seen or unwatched), ``head`` and ``sentence``.
     """
     open_ = [alarm for alarm in alarms if alarm.acknowledged is None]
-    top = highest(entry)
+    top = None if entry is None else entry.highest
     if open_:
         return _open_alarm(run, open_)
     if entry is None:
@@ -177,13 +170,13 @@ def verdict(run: Run, batches: int, entry: Entry | None, alarms: Sequence[Alarm]
             "sentence": "This run has no boundary, so nothing can alarm: what is shown is what was "
             "learnt, without a statement about chance.",
         }
-    if top is None:
+    if top is None or top.u is None:
         return {
             "tone": "unwatched",
             "head": "Not monitored",
             "sentence": f"Batch {entry.number} was learnt but is not monitored: {entry.note}",
         }
-    family, width, u = top
+    family, width, u = top.family, top.width, top.u
     where = f"The largest u after batch {entry.number} is {number(u, 3)} ({family}, "
     where += f"{run.width(width)})"
     if u > run.level:

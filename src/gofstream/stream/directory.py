@@ -248,6 +248,13 @@ class Inbox:
         self._files.pop(name, None)
 
 
+def count_offered(folder: Path) -> int:
+    """Count the batches that wait in a folder; not what is being written, or set aside."""
+    with os.scandir(folder) as entries:
+        files = [entry for entry in entries if entry.is_file(follow_symlinks=False)]
+    return sum(is_offered(entry.name) for entry in files)
+
+
 def is_offered(name: str) -> bool:
     """Whether a file of that name is there to be read.
 

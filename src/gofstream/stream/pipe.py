@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 from gofstream.errors import InputError, printable
 from gofstream.io.table import foreign
 from gofstream.stream.decode import check_name
-from gofstream.stream.directory import is_offered
+from gofstream.stream.directory import count_offered
 from gofstream.stream.files import appearing, troubles
 
 #: Where a frame says what its batch is called, in the metadata of its schema.
@@ -111,7 +111,7 @@ def spool(
     number = 0
     for number, name, content in frames(stream, largest):
         with troubles(inbox, f"take frame {number} of the input"):
-            while _waiting(inbox) >= room and not stop.wait(0.05):
+            while count_offered(inbox) >= room and not stop.wait(0.05):
                 pass
             deliver(inbox, f"{name}.arrows", content)
         if stop.is_set():
@@ -184,9 +184,3 @@ def _name(content: bytes, number: int, where: str) -> str:
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     return name
-
-
-def _waiting(inbox: Path) -> int:
-    with os.scandir(inbox) as entries:
-        files = (entry for entry in entries if entry.is_file(follow_symlinks=False))
-        return sum(is_offered(entry.name) for entry in files)

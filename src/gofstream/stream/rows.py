@@ -54,6 +54,12 @@ class Entry:
     note: str = ""
     statistics: tuple[Statistic, ...] = ()
 
+    @property
+    def highest(self) -> Statistic | None:
+        """The statistic with the largest u, if this batch is monitored."""
+        monitored = [(s.u, s) for s in self.statistics if s.u is not None]
+        return max(monitored, key=lambda pair: pair[0])[1] if monitored else None
+
     def checked(self) -> Entry:
         """Refuse what a row cannot hold, sort the statistics, and write numbers as SQLite does.
 

@@ -85,13 +85,12 @@ def verdict(
         latest = _last(reader, head.batches, ("learnt", "unmonitored"))
         watched = _last(reader, head.batches, ("learnt",))
         alarms = tuple(alarm for alarm in reader.alarms() if alarm.acknowledged is None)
-    monitored = [] if watched is None else [s for s in watched.statistics if s.u is not None]
     count = states.get("learnt", 0)
     step = (count - 1) % about["epoch"] + 1 if count else 0
     return Verdict(
         latest=latest,
         step=step,
-        highest=max(monitored, key=lambda s: (s.u is not None, s.u), default=None),
+        highest=None if watched is None else watched.highest,
         level=None if about["boundary"] is None else about["boundary"]["level"],
         e_value=None
         if watched is None
