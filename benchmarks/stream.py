@@ -9,7 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from matplotlib.figure import Figure
 
+from benchmarks.growth import OUT
 from benchmarks.machine import emit
 from gofstream.datasets import dimuon5d, expo1d
 from gofstream.ratio.learner import Learner
@@ -82,6 +84,7 @@ def run_long() -> None:
     reference = Sample.from_array(expo1d.reference(20_000, rng), name="reference")
     settings = Settings(widths=(0.3, 0.7, 1.4), n_centres=300)
     learner = Learner.prepare(reference, settings, expected=SMALL, rng=rng)
+    rows: list[tuple[int, float, float, float]] = []
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run.gofs"
         with Monitor.open(path, learner, None, Retention("sat")) as monitor:
@@ -90,19 +93,38 @@ def run_long() -> None:
             for k in range(1, LONG + 1):
                 batch = Sample.from_array(expo1d.toy(SMALL, rng))
                 monitor.apply(monitor.learn(f"batch {k}", batch, None, float(k)))
-                if k == 100 or k % STEP == 0:
+                if k == FILLED or k % STEP == 0:
                     sizes[k] = _pages(monitor)
                 if k % STEP == 0:
-                    now = time.perf_counter()
+                    seconds = (time.perf_counter() - began) / STEP
+                    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+                    rows.append((k, sizes[k] / 1e6, memory / 1e6, 1e3 * seconds))
                     emit(
                         f"stream.long.after_{k}",
-                        (now - began) / STEP,
+                        seconds,
                         "s/batch",
-                        bytes_per_batch=(sizes[k] - sizes[100]) / (k - 100),
+                        bytes_per_batch=(sizes[k] - sizes[FILLED]) / (k - FILLED),
                         file_bytes=sizes[k],
-                        peak_memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+                        peak_memory=memory,
                     )
                     began = time.perf_counter()
+    _draw(rows)
+
+
+def _draw(rows: list[tuple[int, float, float, float]]) -> None:
+    """Draw the file, memory and time per batch against the number of batches."""
+    batches, *columns = zip(*rows, strict=True)
+    figure = Figure(figsize=(9, 3), layout="constrained")
+    labels = ("size of the store (MB)", "peak memory (MB)", "time per batch (ms)")
+    for axes, values, label in zip(figure.subplots(1, 3), columns, labels, strict=True):
+        axes.plot(batches, values, "o-", color="#0072B2", ms=4)
+        axes.set_xlim(0, LONG * 1.04)
+        axes.set_ylim(0, 1.25 * max(values))
+        axes.set_xticks([0, LONG // 2, LONG], ["0", "5 000", "10 000"])
+        axes.set_xlabel("batches")
+        axes.set_ylabel(label)
+        axes.grid(alpha=0.3, lw=0.5)
+    figure.savefig(OUT / "stream-10k.png", dpi=110)
 
 
 def _pages(monitor: Monitor) -> int:

@@ -75,6 +75,7 @@ def every_call(
                 job = _job(writer, path, batches)
                 outcome = run(job, [fault.call], parts(path) if watching else (), fault)
                 counts[f"{fault.call} {effect}"] += 1
+                counts["batches"] += batches
                 counts.update(_came_of(writer, path, outcome, effect == "KILL"))
                 write_whole(writer, path, batches)
                 counts["not as if nothing had happened"] += everything(path) != right
@@ -97,7 +98,9 @@ def random_kills(
         while counts["kills"] < kills:
             outcome = run_free(_job(writer, path, batches), kill_after=rng.expovariate(1 / life))
             counts["kills"] += outcome.code == -9
-            said |= writer.acknowledged(outcome.out)
+            told = writer.acknowledged(outcome.out)
+            counts["batches"] += len(told.keys() - said.keys())
+            said |= told
             verdict = judge(path, said)
             counts["lost"] += len(verdict.lost)
             counts["twice"] += len(verdict.twice)
