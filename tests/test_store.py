@@ -411,6 +411,22 @@ def test_size_of_a_batch(path: Path) -> None:
     assert 300 < (sizes[600] - sizes[100]) / 500 <= 1000
 
 
+def test_a_description_of_tables_that_is_no_text(path: Path) -> None:
+    """One high bit in each byte of it: SQLite's complaint may then quote what cannot be decoded."""
+    filled(path, 2).close()
+    right, content = everything(path), path.read_bytes()
+    first = content.index(b"CREATE TABLE")
+    last = content.rindex(b"STRICT", 0, 2 * 4096)
+    found = set()
+    for at in range(first, last):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x80]) + content[at + 1 :])
+        try:
+            assert everything(path) == right
+        except FormatError as error:
+            found.add("decode" in str(error.__cause__))
+    assert found == {True, False}
+
+
 def damaged_by(path: Path, statement: str) -> None:
     """Change one row behind the store's back."""
     with closing(sqlite3.connect(path)) as db:

@@ -129,14 +129,20 @@ def troubles(path: Path, what: str) -> Iterator[None]:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         if advice := _LACKS.get(code):
             raise StoppedError(f"{path} cannot {what} ({error}); {advice}") from error
-        raise FormatError(
-            f"{path} cannot {what} ({error}): it or its disk is damaged, or it is no store of "
-            "gofstream; restore a backup"
-        ) from error
+        raise _damaged(path, what, error) from error
+    except UnicodeDecodeError as error:  # SQLite's own message quotes bytes that are no text
+        raise _damaged(path, what, error) from error
     except OSError as error:
         raise StoppedError(
             f"{path} cannot {what} ({error.strerror or error}); make room, or give another place"
         ) from error
+
+
+def _damaged(path: Path, what: str, error: Exception) -> FormatError:
+    return FormatError(
+        f"{path} cannot {what} ({error}): it or its disk is damaged, or it is no store of "
+        "gofstream; restore a backup"
+    )
 
 
 @contextmanager
