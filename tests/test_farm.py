@@ -298,6 +298,16 @@ def test_damaged_and_newer_files(tmp_path: Path) -> None:
         NullFile(newer, small_plan().about())
 
 
+def test_a_description_of_tables_that_is_no_text(tmp_path: Path) -> None:
+    """SQLite's complaint quotes what cannot be decoded, and is a complaint all the same."""
+    path, about = tmp_path / "n.null", small_plan().about()
+    NullFile(path, about)
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"CREATE TABLE", b"CREATE \xc9ABLE"))
+    with pytest.raises(FormatError, match=r"n\.null cannot be used as a null file"):
+        NullFile(path, about)
+
+
 def test_a_missing_or_cut_block_is_named(tmp_path: Path) -> None:
     """Loading says which block, and what to do."""
     path = tmp_path / "n.null"

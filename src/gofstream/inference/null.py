@@ -93,7 +93,7 @@ class NullFile:
         try:
             with self._connect() as connection:
                 self._open(connection)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
             raise FormatError(
                 f"{self.path} cannot be used as a null file ({error}); move it away, or give "
                 "another name"
