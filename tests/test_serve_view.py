@@ -51,7 +51,7 @@ def learnt(number: int, u: float | None) -> Entry:
         (0, None, [], "waiting", "No batch yet."),
         (3, None, [], "waiting", "3 batches came, and none could be learnt."),
         (3, learnt(3, 1.5), [], "calm", "is 1.5 (window next, σ = 1.4), below the boundary of 4."),
-        (3, learnt(3, 1.5), [], "calm", "in at most 5 % of epochs of 50 batches"),
+        (3, learnt(3, 1.5), [], "calm", "in at most 5\N{NO-BREAK SPACE}% of epochs of 50 batches"),
         (3, learnt(3, None), [], "unwatched", "Batch 3 was learnt but is not monitored: too long"),
         (3, learnt(3, 4.5), [Alarm(3, "x", 0, 5.0, 4.0, 2, 1.0, "A")], "seen", "above the bound"),
         (3, learnt(3, 4.5), [Alarm(3, "x", 0, 4.5, 4.0, 2)], "alarm", "since batch 2. The alarm"),

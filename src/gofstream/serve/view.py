@@ -211,7 +211,8 @@ def _open_alarm(run: Run, alarms: Sequence[Alarm]) -> dict[str, str]:
 def _chance(run: Run, what: str) -> str:
     if run.alpha is None or run.epoch is None:
         return ""
-    return f"{what} in at most {p_text(100 * run.alpha)} % of epochs of {run.epoch} batches."
+    share = f"{p_text(100 * run.alpha)}\N{NO-BREAK SPACE}%"
+    return f"{what} in at most {share} of epochs of {run.epoch} batches."
 
 
 def listed(run: Run, alarms: Sequence[Alarm]) -> list[dict[str, Any]]:
