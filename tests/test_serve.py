@@ -6,6 +6,7 @@ import io
 import json
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,25 @@ def test_a_batch_reaches_the_inbox_as_it_was_sent(
     assert path.name == f"run 7 ü-0001{suffix}"
     assert path.read_bytes() == body
     assert len(read(path).sample) in (1, 50)
+
+
+def test_a_batch_that_is_learnt_at_once(server: Serving, inbox: Path) -> None:
+    """Its file may be gone before the sender is told."""
+    done = threading.Event()
+
+    def learn() -> None:
+        while not done.is_set():
+            for path in inbox.glob("fast-*"):
+                path.unlink()
+
+    learner = threading.Thread(target=learn)
+    learner.start()
+    try:
+        told = [post(server, f"fast-{number}", npy(), NPY).status for number in range(40)]
+    finally:
+        done.set()
+        learner.join()
+    assert told == [202] * 40
 
 
 @pytest.mark.parametrize(

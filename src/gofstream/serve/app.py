@@ -128,12 +128,12 @@ class Server:
             return refused(429, "other batches are being received; try again", retry_after="1")
         self._receiving += 1
         try:
-            path = await self._take(self.inbox, request, name, kind)
+            size = await self._take(self.inbox, request, name, kind)
         finally:
             self._receiving -= 1
-        return JSONResponse({"name": name, "bytes": path.stat().st_size}, 202)
+        return JSONResponse({"name": name, "bytes": size}, 202)
 
-    async def _take(self, inbox: Inbox, request: Request, name: str, kind: str) -> Path:
+    async def _take(self, inbox: Inbox, request: Request, name: str, kind: str) -> int:
         try:
             partial = await inbox.receive(_body(request))
             return await asyncio.to_thread(inbox.accept, partial, name, kind)

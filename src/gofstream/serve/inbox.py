@@ -97,13 +97,18 @@ class Inbox:
             raise
         return partial
 
-    def accept(self, partial: Path, name: str, kind: str) -> Path:
+    def accept(self, partial: Path, name: str, kind: str) -> int:
         """Check what was received, and give it its name: from then on the run may take it.
 
         Parameters
         ----------
         partial : what `receive` gave; it is gone afterwards.
         name, kind : of the batch, and how its content is called.
+
+        Returns
+        -------
+        int
+            Its bytes; the file itself may be gone by then.
 
         Raises
         ------
@@ -127,9 +132,9 @@ class Inbox:
                 os.fsync(folder)
             finally:
                 os.close(folder)
+            return partial.stat().st_size
         finally:
             partial.unlink(missing_ok=True)
-        return path
 
 
 def check_name(name: str) -> str:
