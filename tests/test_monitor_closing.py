@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 
 from gofstream.datasets import expo1d
-from gofstream.errors import ColumnError, FormatError, InputError
+from gofstream.errors import FormatError, InputError
 from gofstream.execution import thread_workers
 from gofstream.inference.calibrate import calibrate
 from gofstream.inference.combine import combined_p
 from gofstream.inference.null import NullTable
-from gofstream.sample import Sample
 from gofstream.statistics import STATISTICS, all_, one
 from gofstream.stream.closing import closed_epochs, judge
-from gofstream.stream.merge import Gathered
 from gofstream.stream.reader import Reader
 from gofstream.stream.replay import Replayed, replay
 from gofstream.stream.rows import Retention
@@ -130,40 +128,3 @@ def test_replay_notices_one_bit(tmp_path: Path) -> None:
                 store.append(entry, models=reader.models(number), scores=reader.scores(number))
     with Reader(path) as reader, pytest.raises(FormatError, match="batch 6, epoch next at width 0"):
         replay(reader, learner())
-
-
-def test_merging_by_loops() -> None:
-    """Pieces of any size: each whole is nearly nominal, or too large by its last piece."""
-    rng = np.random.default_rng(8)
-    waiting, wholes, names = Gathered(NOMINAL), [], []
-    pieces = [(f"p{k}", batch(k), float(rng.uniform(1, 60))) for k in range(40)]
-    for name, sample, expected in pieces:
-        waiting, whole = waiting.add(name, sample, expected)
-        if whole is not None:
-            wholes.append(whole)
-    slow: list[tuple[str, int, float]] = []
-    total, count = 0.0, 0
-    for name, sample, expected in pieces:
-        total, count, names = total + expected, count + len(sample), [*names, name]
-        if total >= 0.95 * NOMINAL:
-            label = names[0] if len(names) == 1 else f"{names[0]} .. {names[-1]}"
-            slow.append((label, count, total))
-            total, count, names = 0.0, 0, []
-    assert len(slow) > 10
-    assert [(w.name, len(w.sample), w.expected) for w in wholes] == [
-        (name, count, pytest.approx(total)) for name, count, total in slow
-    ]
-    assert list(waiting.names) == names
-    rows = [row for w in wholes for row in w.sample.values[:, 0]]
-    given = [row for _, sample, _ in pieces for row in sample.values[:, 0]]
-    assert rows == given[: len(rows)]
-
-
-def test_merging_checks_pieces() -> None:
-    """A missing column, and a count that is none."""
-    waiting, _ = Gathered(NOMINAL).add("a", batch(1), 10.0)
-    with pytest.raises(ColumnError, match="'x'"):
-        waiting.add("b", Sample.from_array([1.0], ["y"]), 10.0)
-    with pytest.raises(InputError, match="positive"):
-        waiting.add("b", batch(2), -1.0)
-    assert waiting.whole().name == "a"

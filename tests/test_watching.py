@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
+from gofstream.stream.merge import last_name
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.order import Order
 from gofstream.stream.reader import Reader
@@ -47,11 +49,11 @@ def learner() -> Learner:
 
 
 def offered(
-    path: Path, learner: Learner, batches: list[tuple[str, Sample]]
+    path: Path, learner: Learner, batches: Sequence[tuple[str, Sample] | tuple[str, Sample, float]]
 ) -> tuple[list[Acknowledged], list[Exception | None]]:
     """Run the loop over batches that are offered all at once; give what it said to whom."""
     offers, seen = Offers(size=100), []
-    told = [offers.offer(name, sample) for name, sample in batches]
+    told = [offers.offer(*batch) for batch in batches]
     offers.close()
 
     def see(done: Acknowledged, lag: Lag) -> None:
@@ -61,7 +63,7 @@ def offered(
         Monitor.open(path, learner, None, Retention("sat"), epoch=10, window=2) as monitor,
         thread_workers(2) as executor,
     ):
-        order = Order(0.0, [entry.name for entry in monitor.store.entries()])
+        order = Order(0.0, [last_name(entry) for entry in monitor.store.entries()])
         watching = Watching(monitor, Intake(offers, order, room=3), executor)
         watching.run(threading.Event(), see, ended=lambda: True)
     return seen, [future.exception(timeout=0) for future in told]
@@ -79,6 +81,68 @@ def test_applied_in_order_whatever_the_order_of_learning(tmp_path: Path, learner
     ) as monitor:
         alone = [monitor.apply(monitor.learn(n, samples[n], None, 0.0)).entry for n in names]
     assert [done.entry.statistics for done in seen] == [entry.statistics for entry in alone]
+
+
+def pieces(count: int) -> list[tuple[str, Sample, float]]:
+    """Draw small batches, of a quarter of the nominal exposure to a little more than all of it."""
+    rng = np.random.default_rng(8)
+    sizes = [30, 30, 35, 100, 40, 99, 25, 25, 25, 25, 111, 60]
+    return [
+        (f"run-{k:02d}", Sample.from_array(rng.exponential(size=(n, 1)), ["x"]), float(n))
+        for k, n in enumerate(sizes[:count], 1)
+    ]
+
+
+def test_small_batches_are_merged_to_the_nominal_exposure(tmp_path: Path, learner: Learner) -> None:
+    """As by hand; one whose company would be too large, and what is left at the end, goes alone."""
+    given = pieces(12)
+    seen, told = offered(tmp_path / "run", learner, given)
+    assert told == [None] * 12
+    assert [(d.entry.name, d.entry.expected, d.entry.state) for d in seen] == [
+        ("run-01 .. run-03", 95.0, "learnt"),
+        ("run-04", 100.0, "learnt"),
+        ("run-05", 40.0, "unmonitored"),
+        ("run-06", 99.0, "learnt"),
+        ("run-07 .. run-10", 100.0, "learnt"),
+        ("run-11", 111.0, "unmonitored"),
+        ("run-12", 60.0, "unmonitored"),
+    ]
+    together = Sample.from_array(np.concatenate([s.values for _, s, _ in given[6:10]]), ["x"])
+    with Monitor.open(
+        tmp_path / "b", learner, None, Retention("sat"), epoch=10, window=2
+    ) as monitor:
+        alone = monitor.apply(monitor.learn("one", together, 100.0, 0.0)).entry
+    assert (seen[4].entry.digest, seen[4].entry.events) == (alone.digest, 100)
+
+
+def test_parts_of_a_merged_batch_are_known(tmp_path: Path, learner: Learner) -> None:
+    """Killed before all files were let go: the others are not new, nor late; another one is."""
+    given = pieces(10)
+    offered(tmp_path / "run", learner, given[:4])
+    other = Sample.from_array(events(35, 1), ["x"])
+    again = [given[1], ("run-03", other, 35.0), *given[4:]]
+    seen, told = offered(tmp_path / "run", learner, again)
+    assert [(d.entry.name, d.entry.state, d.new) for d in seen] == [
+        ("run-01 .. run-03", "learnt", False),
+        ("run-03", "quarantined", True),
+        ("run-05", "unmonitored", True),
+        ("run-06", "learnt", True),
+        ("run-07 .. run-10", "learnt", True),
+    ]
+    assert [error is None for error in told] == [True, False, *[True] * 6]
+
+
+def test_one_bad_part_does_not_spoil_the_others(tmp_path: Path, learner: Learner) -> None:
+    """It is put aside, and the others are merged."""
+    given = pieces(3)
+    bad = Sample.from_array([[1.0]], ["y"])
+    seen, _ = offered(
+        tmp_path / "run", learner, [given[0], ("run-02", bad, 30.0), ("run-03", *given[2][1:])]
+    )
+    assert [(d.entry.name, d.entry.state) for d in seen] == [
+        ("run-02", "quarantined"),
+        ("run-01 .. run-03", "unmonitored"),
+    ]
 
 
 def test_what_cannot_be_used_is_put_aside_and_the_stream_goes_on(

@@ -24,6 +24,7 @@ from gofstream.io import Events
 from gofstream.ratio.learner import Learner
 from gofstream.stream.decode import Decoder
 from gofstream.stream.directory import Inbox
+from gofstream.stream.merge import last_name
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.order import Order
 from gofstream.stream.pipe import spool
@@ -157,7 +158,8 @@ def watch(
         )
         source = Inbox(inbox, decoder, keep=keep_files)
         # When nothing more is on its way, there is nothing to wait for.
-        order = Order(0.0 if once else patience, [entry.name for entry in monitor.store.entries()])
+        names = [last_name(entry) for entry in monitor.store.entries()]
+        order = Order(0.0 if once else patience, names)
         executor = stack.enter_context(thread_workers(running.threads))
         stack.enter_context(_stopped_by_signals(stop))
         spooled = stack.enter_context(_spooling(inbox, stop)) if from_stdin else None

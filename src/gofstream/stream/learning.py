@@ -88,8 +88,7 @@ def learn_batch(
         raise EmptyError(f"batch {name!r} has no events; check where it was written")
     batch = match_columns(sample.take(slice(None), name=name), learner.sample)
     (events,) = learner.scaled([batch])
-    off = own / learner.expected - 1
-    usual = abs(off) <= EXPOSURE_TOLERANCE
+    off, usual = own / learner.expected - 1, is_usual(own, learner.expected)
     state: State = "learnt" if usual else "unmonitored"
     # What no row of the ledger can hold is refused before the work.
     entry = Entry(0, name, batch.digest(), arrived, len(batch), own, state).checked()
@@ -100,6 +99,17 @@ def learn_batch(
         models += learner.models(made, done, [own])
         notes += _complaints(made.width, done, learner.settings.one_step)
     return Taught(replace(entry, note="; ".join(notes)), tuple(models), events, batch)
+
+
+def is_usual(expected: float, nominal: float) -> bool:
+    """Tell whether an exposure is as near the nominal one as a monitored batch must be.
+
+    Examples
+    --------
+    >>> is_usual(95.0, 100.0), is_usual(106.0, 100.0)
+    (True, False)
+    """
+    return abs(expected / nominal - 1) <= EXPOSURE_TOLERANCE + 1e-9
 
 
 def _fit(learner: Learner, features: Features, events: Floats, expected: float) -> Fit:

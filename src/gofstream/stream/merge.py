@@ -1,82 +1,150 @@
-"""Small batches, gathered until they have the nominal exposure: only such ones are monitored."""
+"""Small batches, gathered until they have the nominal exposure: only such ones are monitored.
+
+Their files stay where they are until the whole is in the store. The ledger has the whole, with
+names and digests of its parts in the note: killed before all of them are let go, the others are
+known.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gofstream.checks import match_columns
-from gofstream.ratio.learner import check_expected
+from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
-from gofstream.stream.learning import EXPOSURE_TOLERANCE
+from gofstream.stream.learning import is_usual
+from gofstream.stream.rows import LONGEST_NAME, Entry
+from gofstream.stream.sources import Arrival
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Gathered:
-    """Batches that wait for others to make a nominal exposure with.
-
-    Attributes
-    ----------
-    nominal : N(R) of the batch to be made.
-    names, samples, expected : of those that wait, in order.
-
-    Examples
-    --------
-    >>> waiting, half = Gathered(100.0), Sample.from_array([0.3, 1.2])
-    >>> waiting, whole = waiting.add("run7/1", half, 50.0)
-    >>> whole is None
-    True
-    >>> waiting, whole = waiting.add("run7/2", half, 47.0)
-    >>> whole.name, len(whole.sample), whole.expected
-    ('run7/1 .. run7/2', 4, 97.0)
-    """
-
-    nominal: float
-    names: tuple[str, ...] = ()
-    samples: tuple[Sample, ...] = ()
-    expected: tuple[float, ...] = ()
-
-    def add(self, name: str, sample: Sample, expected: float) -> tuple[Gathered, Whole | None]:
-        """Take one more batch, and give the whole once the exposure is nearly the nominal one.
-
-        A batch that is too large for that makes a whole that is too large, and not monitored.
-
-        Raises
-        ------
-        InputError
-            If the expected count is no such thing, or the batch lacks a column of the others.
-        """
-        check_expected([expected])
-        matched = match_columns(sample, self.samples[0]) if self.samples else sample
-        more = replace(
-            self,
-            names=(*self.names, name),
-            samples=(*self.samples, matched),
-            expected=(*self.expected, expected),
-        )
-        if sum(more.expected) < self.nominal * (1 - EXPOSURE_TOLERANCE):
-            return more, None
-        return Gathered(self.nominal), more.whole()
-
-    def whole(self) -> Whole:
-        """Put together what there is, also before the exposure is reached."""
-        first, last = self.names[0], self.names[-1]
-        name = first if len(self.names) == 1 else f"{first} .. {last}"
-        sample = Sample.from_array(
-            np.concatenate([sample.values for sample in self.samples]),
-            self.samples[0].columns,
-            units=self.samples[0].units,
-            periodic=self.samples[0].periodic,
-            name=name,
-        )
-        return Whole(name, sample, sum(self.expected))
+_MERGED, _AND = "merged: ", " + "
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Whole:
-    """Batches made into one, named by the first and the last of them."""
+    """Batches made into one, or a batch that is whole by itself.
 
-    name: str
-    sample: Sample
+    Attributes
+    ----------
+    parts : as they came.
+    expected : N(R) of all.
+    """
+
+    parts: tuple[Arrival, ...]
     expected: float
+
+    @property
+    def name(self) -> str:
+        """The name of the only part, or of the first and the last."""
+        first, last = self.parts[0].name, self.parts[-1].name
+        if len(self.parts) == 1:
+            return first
+        most = LONGEST_NAME // 2 - 2
+        return f"{first[:most]} .. {last[:most]}"
+
+    @property
+    def sample(self) -> Sample:
+        """All events."""
+        samples = _samples(self.parts)
+        if len(samples) == 1:
+            return samples[0]
+        values = np.concatenate([sample.values for sample in samples])
+        one = samples[0]
+        return Sample.from_array(
+            values, one.columns, units=one.units, periodic=one.periodic, name=self.name
+        )
+
+    @property
+    def note(self) -> str:
+        """What the ledger says of the parts; nothing of a batch that is whole by itself."""
+        if len(self.parts) == 1:
+            return ""
+        return _MERGED + _AND.join(map(_mark, self.parts))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gathering:
+    """Batches that wait for others to make a nominal exposure with.
+
+    Attributes
+    ----------
+    learner : knows columns and the nominal exposure.
+    parts : those that wait, in order.
+
+    Examples
+    --------
+    >>> from gofstream.settings import Settings
+    >>> rng = np.random.default_rng(1)
+    >>> reference = Sample.from_array(rng.exponential(size=500))
+    >>> settings = Settings(widths=(0.5,), n_centres=30)
+    >>> learner = Learner.prepare(reference, settings, expected=100.0, rng=rng)
+    >>> half = Sample.from_array([0.3, 1.2])
+    >>> waiting, wholes = Gathering(learner).add(Arrival("run7-1", 0.0, half, expected=50.0))
+    >>> wholes
+    []
+    >>> waiting, (whole,) = waiting.add(Arrival("run7-2", 9.0, half, expected=47.0))
+    >>> whole.name, len(whole.sample), whole.expected
+    ('run7-1 .. run7-2', 4, 97.0)
+    """
+
+    learner: Learner
+    parts: tuple[Arrival, ...] = ()
+
+    def add(self, arrival: Arrival) -> tuple[Gathering, list[Whole]]:
+        """Take one more batch; give those that are whole now.
+
+        Those that wait do not wait for a batch that would make them too large: they are then one of
+        an unusual exposure.
+
+        Raises
+        ------
+        InputError
+            If the batch cannot be used; what waits goes on waiting.
+        """
+        (sample,) = _samples([arrival])
+        sample = match_columns(sample, self.learner.sample)
+        # One that cannot be learnt from must not spoil those it would be merged with.
+        self.learner.scaled([sample])
+        part, nominal = replace(arrival, sample=sample), self.learner.expected
+        waiting, wholes = self, list[Whole]()
+        total = self._expected((*self.parts, part))
+        if total > nominal and not is_usual(total, nominal):
+            waiting, wholes = self.flush()
+        waiting = replace(waiting, parts=(*waiting.parts, part))
+        total = self._expected(waiting.parts)
+        if total < nominal and not is_usual(total, nominal):
+            return waiting, wholes
+        waiting, more = waiting.flush()
+        return waiting, wholes + more
+
+    def flush(self) -> tuple[Gathering, list[Whole]]:
+        """Give what there is, whatever its exposure."""
+        wholes = [Whole(self.parts, self._expected(self.parts))] if self.parts else []
+        return replace(self, parts=()), wholes
+
+    def _expected(self, parts: Iterable[Arrival]) -> float:
+        nominal = self.learner.expected
+        return sum(nominal if part.expected is None else part.expected for part in parts)
+
+
+def is_part(entry: Entry, arrival: Arrival) -> bool:
+    """Tell whether a batch is one of those that an entry was merged from."""
+    _, merged, parts = entry.note.partition(_MERGED)
+    return bool(merged) and _mark(arrival) in parts.split(_AND)
+
+
+def last_name(entry: Entry) -> str:
+    """Give the name of the last batch of an entry, where the order of names goes on."""
+    _, merged, parts = entry.note.partition(_MERGED)
+    return parts.rpartition(_AND)[2].rpartition(" ")[0] if merged else entry.name
+
+
+def _mark(arrival: Arrival) -> str:
+    (sample,) = _samples([arrival])
+    return f"{arrival.name} {sample.digest()[:16]}"
+
+
+def _samples(parts: Iterable[Arrival]) -> list[Sample]:
+    return [part.sample for part in parts if part.sample is not None]

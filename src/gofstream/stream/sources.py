@@ -113,18 +113,19 @@ class Intake:
         self.room = room
         self._loaded = 0
 
-    def take(self, now: float) -> list[Arrival | Skipped]:
+    def take(self, now: float, gathered: int = 0) -> list[Arrival | Skipped]:
         """Load what comes next, as far as there is room; call it again and again.
 
         Parameters
         ----------
         now : by a clock that does not jump, such as `time.monotonic`.
+        gathered : how many of those loaded wait for others, and must not keep them out.
         """
         waiting = self.source.waiting(now)  # also when there is no room: the lag shall be seen
         found: list[Arrival | Skipped] = []
-        if self._loaded == self.room:
+        room = self.room - self._loaded + gathered
+        if room <= 0:
             return found
-        room = self.room - self._loaded
         for kind, name, why in self.order.steps(waiting, now, room, self.source.coming()):
             if kind == "skip":
                 found.append(Skipped(name, why))

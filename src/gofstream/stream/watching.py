@@ -1,8 +1,9 @@
 """From a source to a monitor: batches are learnt side by side, and applied in their order.
 
-Each batch ends in one of two ways. It is in the store for good, and only then does its source let
-go of it; or it is put aside, with the reason in the ledger and beside its file. Killed anywhere in
-between, the same batch is offered again, and the store knows it by name and digest.
+Small batches are merged to the nominal exposure. Each batch ends in one of two ways. It is in the
+store for good, and only then does its source let go of it; or it is put aside, with the reason in
+the ledger and beside its file. Killed anywhere in between, the same batch is offered again, and the
+store knows it by name and digest.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 
 from gofstream.checks import match_columns
 from gofstream.errors import InputError, MemoryBudgetError
 from gofstream.stream.learning import Taught
+from gofstream.stream.merge import Gathering, Whole, is_part
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.sources import Arrival, Intake, Lag, Skipped
 
 #: Seconds between looks at the source while nothing happens, and for which nothing must have come
 #: before it is believed that nothing will: longer than a source takes to notice.
 IDLE, QUIET = 0.1, 1.0
+#: Entries in which the parts of a merged batch are looked for: they are let go right after it.
+RECENT = 100
 
 
 class Watching:
@@ -71,7 +76,8 @@ class Watching:
         self.monitor = monitor
         self.intake = intake
         self.executor = executor
-        self._queue: deque[tuple[Arrival | Skipped, Future[Taught] | None]] = deque()
+        self._queue: deque[tuple[Arrival | Skipped | Whole, Future[Taught] | None]] = deque()
+        self._gathering = Gathering(monitor.learner)
 
     def run(
         self,
@@ -107,10 +113,12 @@ class Watching:
                 if done:
                     busy = now
                     continue
-                if lag.waiting or self._queue or not ended():
+                if lag.waiting > len(self._gathering.parts) or self._queue or not ended():
                     busy = now
                 elif now - busy > QUIET:
-                    break
+                    if not self._gathering.parts:
+                        break
+                    self._learn(*self._gathering.flush())
                 idle(lag)
                 self._wait(stop)
         finally:
@@ -120,18 +128,30 @@ class Watching:
 
     def turn(self, now: float) -> list[Acknowledged]:
         """Take what has come, and apply what has been learnt, as far as the order allows."""
-        for item in self.intake.take(now):
-            learning = None
-            if isinstance(item, Arrival) and item.sample is not None and not item.late:
-                learning = self.executor.submit(
-                    self.monitor.learn, item.name, item.sample, item.expected, item.arrived
-                )
-            self._queue.append((item, learning))
+        for item in self.intake.take(now, len(self._gathering.parts)):
+            if isinstance(item, Skipped) or item.sample is None or item.late:
+                self._queue.append((item, None))
+                continue
+            try:
+                self._learn(*self._gathering.add(item))
+            except InputError as error:
+                self._queue.append((replace(item, problem=str(error)), None))
         found = []
         while self._queue and ((first := self._queue[0][1]) is None or first.done()):
-            item, learning = self._queue.popleft()
-            found.append(self._settled(item, learning))
+            found.append(self._settled(*self._queue.popleft()))
         return found
+
+    def _learn(self, gathering: Gathering, wholes: list[Whole]) -> None:
+        """Let those be learnt that are whole; the others wait."""
+        self._gathering = gathering
+        for whole in wholes:
+            self._queue.append((whole, self.executor.submit(self._taught, whole)))
+
+    def _taught(self, whole: Whole) -> Taught:
+        arrived = whole.parts[-1].arrived
+        taught = self.monitor.learn(whole.name, whole.sample, whole.expected, arrived)
+        note = "; ".join(filter(None, (taught.entry.note, whole.note)))
+        return replace(taught, entry=replace(taught.entry, note=note))
 
     def _wait(self, stop: threading.Event) -> None:
         """Wait for the batch that is next, or for another one to come."""
@@ -143,31 +163,40 @@ class Watching:
             learning.add_done_callback(lambda _: ready.set())
             ready.wait(IDLE)
 
-    def _settled(self, item: Arrival | Skipped, learning: Future[Taught] | None) -> Acknowledged:
+    def _settled(
+        self, item: Arrival | Skipped | Whole, learning: Future[Taught] | None
+    ) -> Acknowledged:
         if isinstance(item, Skipped):
             return self.monitor.skip(item.name, time.time())
-        if learning is None:
+        if isinstance(item, Arrival):
             known = self._known(item) if item.late else None
             if known is not None:
                 self.intake.done(item)
                 return known
             return self._refused(item, item.problem or item.late)
+        assert learning is not None
         try:
             done = self.monitor.apply(learning.result())
         except (InputError, MemoryBudgetError) as error:
-            return self._refused(item, str(error))
-        self.intake.done(item)
+            return [self._refused(part, str(error)) for part in item.parts][-1]
+        for part in item.parts:
+            self.intake.done(part)
         return done
 
     def _known(self, late: Arrival) -> Acknowledged | None:
         """Look up a batch that comes out of its order: applied before a restart, perhaps."""
         if late.sample is None:
             return None
+        store = self.monitor.store
         try:
             batch = match_columns(late.sample, self.monitor.learner.sample)
-            entry = self.monitor.store.find(late.name, batch.digest())
+            entry = store.find(late.name, batch.digest())
         except InputError:  # another batch of that name, or no batch of this stream at all
             return None
+        if entry is None:
+            recent = store.entries(max(1, self.monitor.position.number - RECENT))
+            offered = replace(late, sample=batch)
+            entry = next((each for each in recent if is_part(each, offered)), None)
         return None if entry is None else Acknowledged(entry, new=False)
 
     def _refused(self, arrival: Arrival, why: str) -> Acknowledged:
