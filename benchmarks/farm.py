@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from concurrent.futures import Executor
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,12 +23,9 @@ from gofstream.toys.sources import Simulator, toy_rng
 
 #: Blocks of each width that are timed on one thread.
 BLOCKS = 16
-#: And on one and on two, in turns. An even number of alike blocks leaves no worker without one at
-#: the end.
-SHARED_BLOCKS = 12
-#: A turn is quiet if plain products scaled at least so well before and after it. So many quiet ones
-#: are waited for, but no more than so many are taken in all.
-QUIET, QUIET_TURNS, MOST_TURNS = 1.9, 3, 20
+#: And on one and on two, in so many turns, since the speed of a machine drifts. An even number of
+#: alike blocks leaves no worker without one at the end.
+SHARED_BLOCKS, TURNS = 12, 9
 #: Toys of a whole run.
 RUN_TOYS = 160
 
@@ -42,25 +38,27 @@ def run() -> None:
     expected = np.full(study.batches, study.expected / study.batches)
     learner = Learner.prepare(reference, study.settings, expected=expected[0], rng=rng)
     plan = ReferencePlan(learner, Simulator(expo1d.reference), "simulator", expected, seed=1)
-    whole, alone = 0.0, 0.0
-    turns: list[Turns] = []
+    whole, alone, one, two = 0.0, 0.0, 0.0, 0.0
+    machine: list[float] = []
     for width in learner.widths:
         features = learner.features(width)
         alone += BLOCKS * _fits_alone(plan, features)
         whole += _all_of_it(plan, features)
-        turns.append(_turns(plan, features))
+        turns = []
+        for _ in range(TURNS):
+            machine.append(gemm_scaling())
+            turns.append([_with_threads(plan, features, count) for count in (1, 2)])
+        usual = np.median(turns, axis=0)
+        one, two = one + usual[0], two + usual[1]
     emit("farm.overhead", whole / alone, "times the fits alone", blocks=BLOCKS)
-    quiet = [[turn for turn in each if turn.machine >= QUIET] for each in turns]
-    detail = {
-        "quiet_turns": [len(each) for each in quiet],
-        "turns": [len(each) for each in turns],
-        "all_turns": round(_scaling(turns), 3),
-        "machine": round(float(np.median([turn.machine for each in turns for turn in each])), 2),
-    }
-    if all(quiet):
-        emit("farm.scaling", _scaling(quiet), "times faster with two threads, quiet", **detail)
-    else:
-        emit("farm.scaling", _scaling(turns), "times faster with two threads, NOT QUIET", **detail)
+    emit("farm.scaling", one / two, "times faster with two threads", turns=TURNS)
+    emit(
+        "machine.scaling",
+        float(np.median(machine)),
+        "times faster with two threads: plain products in between, 2 if the machine is quiet",
+        least=round(min(machine), 2),
+        most=round(max(machine), 2),
+    )
     with thread_workers(2) as threads, dask_workers("local", 2) as dask:
         times = [[_whole_run(plan, executor) for executor in (threads, dask)] for _ in range(2)]
     emit(
@@ -97,34 +95,6 @@ def _all_of_it(plan: ReferencePlan, features: Features) -> float:
                 file.put(0, block, *plan.block(features, features.width, block))
 
         return seconds(work, 2)
-
-
-class Turn(NamedTuple):
-    """Seconds on one thread and on two, and how well plain products scaled before or after."""
-
-    one: float
-    two: float
-    machine: float
-
-
-Turns = list[Turn]
-
-
-def _turns(plan: ReferencePlan, features: Features) -> Turns:
-    """Time one thread and two in turns, since the speed of a machine drifts."""
-    found: Turns = []
-    machine = gemm_scaling()
-    while len(found) < MOST_TURNS and sum(t.machine >= QUIET for t in found) < QUIET_TURNS:
-        one, two = (_with_threads(plan, features, count) for count in (1, 2))
-        before, machine = machine, gemm_scaling()
-        found.append(Turn(one, two, min(before, machine)))
-    return found
-
-
-def _scaling(turns: list[Turns]) -> float:
-    """Compare the usual times, over all widths."""
-    one, two = (sum(np.median([turn[k] for turn in each]) for each in turns) for k in (0, 1))
-    return float(one / two)
 
 
 def _with_threads(plan: ReferencePlan, features: Features, threads: int) -> float:

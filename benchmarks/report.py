@@ -92,6 +92,7 @@ def main(path: Path) -> None:
             reduction=reduction(lines),
             overhead=lines["farm.overhead"]["value"],
             scaling=lines["farm.scaling"]["value"],
+            plain=lines["machine.scaling"]["value"],
             dask=lines["farm.dask_vs_threads"]["value"],
             growth=growth(lines),
         )
