@@ -132,6 +132,23 @@ def test_parts_of_a_merged_batch_are_known(tmp_path: Path, learner: Learner) -> 
     assert [error is None for error in told] == [True, False, *[True] * 6]
 
 
+def test_parts_without_numbers_are_known_too(tmp_path: Path, learner: Learner) -> None:
+    """Nobody can tell from their names that they come again."""
+    names = ("monday", "tuesday", "wednesday")
+    given = [(name, *rest) for name, (_, *rest) in zip(names, pieces(3), strict=True)]
+    offered(tmp_path / "run", learner, given)
+    other = Sample.from_array(events(35, 1), ["x"])
+    again = [given[1], ("wednesday", other, 35.0), ("zero", other, 100.0)]
+    seen, told = offered(tmp_path / "run", learner, again)
+    assert [(d.entry.number, d.entry.state, d.new) for d in seen] == [
+        (1, "learnt", False),
+        (2, "quarantined", True),
+        (3, "learnt", True),
+    ]
+    assert "part of batch 1" in seen[1].entry.note
+    assert [error is None for error in told] == [True, False, True]
+
+
 def test_one_bad_part_does_not_spoil_the_others(tmp_path: Path, learner: Learner) -> None:
     """It is put aside, and the others are merged."""
     given = pieces(3)

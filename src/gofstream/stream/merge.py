@@ -129,21 +129,26 @@ class Gathering:
         return sum(nominal if part.expected is None else part.expected for part in parts)
 
 
-def is_part(entry: Entry, arrival: Arrival) -> bool:
-    """Tell whether a batch is one of those that an entry was merged from."""
+def parts_of(entry: Entry) -> dict[str, str]:
+    """Give names and digests of the batches that an entry was merged from, in order."""
     _, merged, parts = entry.note.partition(_MERGED)
-    return bool(merged) and _mark(arrival) in parts.split(_AND)
+    marks = (part.rpartition(" ") for part in parts.split(_AND)) if merged else ()
+    return {name: digest for name, _, digest in marks}
 
 
 def last_name(entry: Entry) -> str:
     """Give the name of the last batch of an entry, where the order of names goes on."""
-    _, merged, parts = entry.note.partition(_MERGED)
-    return parts.rpartition(_AND)[2].rpartition(" ")[0] if merged else entry.name
+    return [entry.name, *parts_of(entry)][-1]
+
+
+def short_digest(sample: Sample) -> str:
+    """Give as much of a digest as is kept of a part."""
+    return sample.digest()[:16]
 
 
 def _mark(arrival: Arrival) -> str:
     (sample,) = _samples([arrival])
-    return f"{arrival.name} {sample.digest()[:16]}"
+    return f"{arrival.name} {short_digest(sample)}"
 
 
 def _samples(parts: Iterable[Arrival]) -> list[Sample]:

@@ -18,15 +18,14 @@ from dataclasses import replace
 from gofstream.checks import match_columns
 from gofstream.errors import InputError, MemoryBudgetError
 from gofstream.stream.learning import Taught
-from gofstream.stream.merge import Gathering, Whole, is_part
+from gofstream.stream.merge import Gathering, Whole, parts_of, short_digest
 from gofstream.stream.monitor import Acknowledged, Monitor
+from gofstream.stream.rows import Entry
 from gofstream.stream.sources import Arrival, Intake, Lag, Skipped
 
 #: Seconds between looks at the source while nothing happens, and for which nothing must have come
 #: before it is believed that nothing will: longer than a source takes to notice.
 IDLE, QUIET = 0.1, 1.0
-#: Entries in which the parts of a merged batch are looked for: they are let go right after it.
-RECENT = 100
 
 
 class Watching:
@@ -78,6 +77,10 @@ class Watching:
         self.executor = executor
         self._queue: deque[tuple[Arrival | Skipped | Whole, Future[Taught] | None]] = deque()
         self._gathering = Gathering(monitor.learner)
+        # Of every batch that was merged, its digest and the number of the whole.
+        self._merged: dict[str, tuple[str, int]] = {}
+        for entry in monitor.store.entries():
+            self._note_parts(entry)
 
     def run(
         self,
@@ -132,6 +135,10 @@ class Watching:
             if isinstance(item, Skipped) or item.sample is None or item.late:
                 self._queue.append((item, None))
                 continue
+            if item.name in self._merged:
+                late = f"a batch of this name is part of batch {self._merged[item.name][1]}"
+                self._queue.append((replace(item, late=late), None))
+                continue
             try:
                 self._learn(*self._gathering.add(item))
             except InputError as error:
@@ -179,9 +186,14 @@ class Watching:
             done = self.monitor.apply(learning.result())
         except (InputError, MemoryBudgetError) as error:
             return [self._refused(part, str(error)) for part in item.parts][-1]
+        self._note_parts(done.entry)
         for part in item.parts:
             self.intake.done(part)
         return done
+
+    def _note_parts(self, entry: Entry) -> None:
+        for name, digest in parts_of(entry).items():
+            self._merged[name] = (digest, entry.number)
 
     def _known(self, late: Arrival) -> Acknowledged | None:
         """Look up a batch that comes out of its order: applied before a restart, perhaps."""
@@ -193,10 +205,9 @@ class Watching:
             entry = store.find(late.name, batch.digest())
         except InputError:  # another batch of that name, or no batch of this stream at all
             return None
-        if entry is None:
-            recent = store.entries(max(1, self.monitor.position.number - RECENT))
-            offered = replace(late, sample=batch)
-            entry = next((each for each in recent if is_part(each, offered)), None)
+        digest, number = self._merged.get(late.name, ("", 0))
+        if entry is None and digest == short_digest(batch):
+            entry = store.entry(number)
         return None if entry is None else Acknowledged(entry, new=False)
 
     def _refused(self, arrival: Arrival, why: str) -> Acknowledged:
