@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gofstream.cli.options import Running
+from gofstream.stream.merge import remark
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.rows import Entry
 from gofstream.stream.sources import Lag
@@ -75,7 +76,7 @@ def picture(verdict: Verdict, latest: Iterable[Acknowledged], lag: Lag) -> Rende
             str(entry.events),
             entry.state,
             _largest(entry),
-            Text(entry.note, overflow="ellipsis", no_wrap=True),
+            Text(remark(entry), overflow="ellipsis", no_wrap=True),
             style="bold red" if done.alarm is not None else "" if done.new else "dim",
         )
     states = ", ".join(f"{count} {state}" for state, count in verdict.states.items())
@@ -103,7 +104,7 @@ def _line(done: Acknowledged, lag: Lag) -> str:
     if not done.new:
         parts.append("known already")
     if entry.note:
-        parts.append(entry.note)
+        parts.append(remark(entry))
     if entry.highest is not None:
         parts.append(f"largest u {_largest(entry)}")
     if done.alarm is not None:

@@ -9,6 +9,7 @@ from typing import Any
 from gofstream.inference.scale import FAMILIES
 from gofstream.inference.sequential import TRUSTED_ROWS, e_value
 from gofstream.report.words import number, p_text
+from gofstream.stream.merge import remark
 from gofstream.stream.rows import Alarm, Entry
 
 #: Alarms that are listed, the latest first.
@@ -103,7 +104,7 @@ def row(entry: Entry, total: int) -> dict[str, Any]:
         "events": entry.events,
         "expected": entry.expected,
         "state": entry.state,
-        "note": entry.note,
+        "note": remark(entry),
         "total": total,
         "u": [None if each is None else round(each, 4) for each in u],
     }
@@ -174,7 +175,7 @@ def verdict(run: Run, batches: int, entry: Entry | None, alarms: Sequence[Alarm]
         return {
             "tone": "unwatched",
             "head": "Not monitored",
-            "sentence": f"Batch {entry.number} was learnt but is not monitored: {entry.note}",
+            "sentence": f"Batch {entry.number} was learnt but is not monitored: {remark(entry)}",
         }
     family, width, u = top.family, top.width, top.u
     where = f"The largest u after batch {entry.number} is {number(u, 3)} ({family}, "

@@ -141,6 +141,18 @@ def last_name(entry: Entry) -> str:
     return [entry.name, *parts_of(entry)][-1]
 
 
+def remark(entry: Entry) -> str:
+    """Give the note of an entry for people: how many were merged, not all their digests.
+
+    Examples
+    --------
+    >>> remark(Entry(1, "a .. b", "", 0.0, 9, 9.0, note="slow; merged: a 0f3c + b 77d0"))
+    'slow; merged from 2 batches'
+    """
+    said, merged, _ = entry.note.partition(_MERGED)
+    return f"{said}merged from {len(parts_of(entry))} batches" if merged else said
+
+
 def short_digest(sample: Sample) -> str:
     """Give as much of a digest as is kept of a part."""
     return sample.digest()[:16]
