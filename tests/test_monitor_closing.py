@@ -1,4 +1,4 @@
-"""The closing test, replay and merging of a stream."""
+"""The closing test and replay of a stream."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stored(path: Path, retention: Retention, keep_models: bool = True) -> Reader
     return Reader(path)
 
 
-@pytest.mark.parametrize("retention", [Retention("all"), Retention("one", batches=3)])
+@pytest.mark.parametrize("retention", [Retention("all"), Retention("one", batches=5)])
 def test_closing_equals_the_offline_statistics(
     retention: Retention, null: NullTable, tmp_path: Path
 ) -> None:
