@@ -23,7 +23,7 @@ from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
-from gofstream.stream.merge import last_name
+from gofstream.stream.merge import last_name, parts_of
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.order import Order
 from gofstream.stream.reader import Reader
@@ -147,6 +147,25 @@ def test_parts_without_numbers_are_known_too(tmp_path: Path, learner: Learner) -
     ]
     assert "part of batch 1" in seen[1].entry.note
     assert [error is None for error in told] == [True, False, True]
+
+
+def test_names_cannot_pass_for_parts(tmp_path: Path, learner: Learner) -> None:
+    """Neither in the note of a refused batch, nor as a part called like two."""
+    fake = "merged: run-05 0123456789abcdef + run-06 0123456789abcdef"
+    wrong = Sample.from_array([[1.0]], [fake])
+    sly = [(f"x + run-0{k} 0", *rest) for k, (_, *rest) in enumerate(pieces(3), 7)]
+    path = tmp_path / "run"
+    seen, _ = offered(path, learner, [("a", wrong, 100.0), *sly])
+    assert [done.entry.state for done in seen] == ["quarantined", "learnt"]
+    assert fake in seen[0].entry.note
+    with Reader(path) as reader:
+        refused, merged = reader.entries()
+    assert (parts_of(refused), last_name(refused)) == ({}, "a")
+    assert list(parts_of(merged)) == [name for name, *_ in sly]
+    good = [(f"run-0{k}", Sample.from_array(events(100, k), ["x"])) for k in (5, 6, 7, 8)]
+    seen, told = offered(path, learner, good)
+    assert [done.entry.state for done in seen] == ["learnt"] * 4
+    assert told == [None] * 4
 
 
 def test_one_bad_part_does_not_spoil_the_others(tmp_path: Path, learner: Learner) -> None:

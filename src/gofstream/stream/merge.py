@@ -7,6 +7,7 @@ known.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,7 @@ from gofstream.stream.learning import is_usual
 from gofstream.stream.rows import LONGEST_NAME, Entry
 from gofstream.stream.sources import Arrival
 
-_MERGED, _AND = "merged: ", " + "
+_MERGED = "merged: "
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +62,9 @@ class Whole:
         """What the ledger says of the parts; nothing of a batch that is whole by itself."""
         if len(self.parts) == 1:
             return ""
-        return _MERGED + _AND.join(map(_mark, self.parts))
+        digests = map(short_digest, _samples(self.parts))
+        named = dict(zip([part.name for part in self.parts], digests, strict=True))
+        return _MERGED + json.dumps(named, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,9 +134,11 @@ class Gathering:
 
 def parts_of(entry: Entry) -> dict[str, str]:
     """Give names and digests of the batches that an entry was merged from, in order."""
+    # Of other entries the note may quote anything.
+    if entry.state not in ("learnt", "unmonitored"):
+        return {}
     _, merged, parts = entry.note.partition(_MERGED)
-    marks = (part.rpartition(" ") for part in parts.split(_AND)) if merged else ()
-    return {name: digest for name, _, digest in marks}
+    return dict(json.loads(parts)) if merged else {}
 
 
 def last_name(entry: Entry) -> str:
@@ -146,21 +151,17 @@ def remark(entry: Entry) -> str:
 
     Examples
     --------
-    >>> remark(Entry(1, "a .. b", "", 0.0, 9, 9.0, note="slow; merged: a 0f3c + b 77d0"))
+    >>> remark(Entry(1, "a .. b", "", 0.0, 9, 9.0, note='slow; merged: {"a": "0f3c", "b": "77d0"}'))
     'slow; merged from 2 batches'
     """
-    said, merged, _ = entry.note.partition(_MERGED)
-    return f"{said}merged from {len(parts_of(entry))} batches" if merged else said
+    if not (parts := parts_of(entry)):
+        return entry.note
+    return f"{entry.note.partition(_MERGED)[0]}merged from {len(parts)} batches"
 
 
 def short_digest(sample: Sample) -> str:
     """Give as much of a digest as is kept of a part."""
     return sample.digest()[:16]
-
-
-def _mark(arrival: Arrival) -> str:
-    (sample,) = _samples([arrival])
-    return f"{arrival.name} {short_digest(sample)}"
 
 
 def _samples(parts: Iterable[Arrival]) -> list[Sample]:
