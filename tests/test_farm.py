@@ -115,9 +115,7 @@ def test_more_toys_are_added(table: Floats, tmp_path: Path) -> None:
 
 def _calibrate_in_a_process(path: Path) -> None:
     with thread_workers(1) as executor:
-        calibrate(
-            small_plan(), MANY, path, executor, progress=lambda done, total: time.sleep(0.05)
-        )
+        calibrate(small_plan(), MANY, path, executor, progress=lambda done, total: time.sleep(0.05))
 
 
 def test_killed_and_resumed(tmp_path: Path) -> None:

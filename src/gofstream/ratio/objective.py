@@ -102,7 +102,7 @@ class Rows:
         pulled = self._nothing_pulled(who)
         for shelf, batches, rows, columns in self._parts(who):
             part = self.shelves[shelf][batches, rows, :]
-            pulled[columns, :, :] += values[shelf][batches, None, rows] @ part
+            pulled[columns, :] += weighted_sums(values[shelf][batches, rows], part)
         return self._whiten(pulled)
 
     def curvature(self, p: Floats, weights: list[Any], who: Indices) -> tuple[Floats, list[Any]]:
@@ -113,7 +113,7 @@ class Rows:
             part = self.shelves[shelf][batches, rows, :]  # in cache for both products
             f = (part @ coefficients[columns, :, None])[:, :, 0]
             values[shelf][batches, rows] = f
-            pulled[columns, :, :] += (weights[shelf][batches, rows] * f)[:, None, :] @ part
+            pulled[columns, :] += weighted_sums(weights[shelf][batches, rows] * f, part)
         return self._whiten(pulled), values
 
     def cross(self, z: Floats, who: Indices) -> Iterator[tuple[slice, Any]]:
@@ -168,11 +168,11 @@ class Rows:
         return self.xp.asarray(np.ascontiguousarray(z.T), dtype=self.dtype, device=self.device)
 
     def _nothing_pulled(self, who: Indices) -> Any:
-        shape = (len(who), 1, self.shelves[0].shape[2])
+        shape = (len(who), self.shelves[0].shape[2])
         return self.xp.zeros(shape, dtype=self.dtype, device=self.device)
 
     def _whiten(self, pulled: Any) -> Floats:
-        stacked = to_numpy(pulled)[:, 0, :].T.astype(np.float64, order="C")
+        stacked = to_numpy(pulled).T.astype(np.float64, order="C")
         return stacked if self.to_kernel is None else self.to_kernel.T @ stacked
 
     def _parts(self, who: Indices) -> Iterator[tuple[int, slice, slice, slice]]:
@@ -254,7 +254,8 @@ class Block:
         ones: Any = None
         kept = None if self.labels is None else self.labels.kept[:, who]
         start = 0
-        # numpy works in place: fresh arrays of this size would cost as much as the arithmetic.
+        # numpy works in place: fresh arrays of this size would cost as much as the arithmetic. And
+        # `matmul` keeps the interpreter's lock when its result has less than 500 numbers.
         fast = isinstance(features.psi, np.ndarray)
         # e^f may be infinite at a trial point: tanh is then one.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -278,12 +279,13 @@ class Block:
                 f = np.divide(-2, f, out=f) if fast else -2 / f
                 f += 1
                 if index % 8 == 0:
-                    flatness += to_numpy(weights @ (f * f))
+                    squares = f * f
+                    flatness += np.dot(weights, squares) if fast else to_numpy(weights @ squares)
                     seen += float(xp.sum(weights))
                 if share is not None:
                     f *= share[:, None]
                 if fast:
-                    gradient += np.matmul(psi.T, f, out=pulled)
+                    gradient += np.dot(psi.T, f, out=pulled)
                 else:
                     gradient += to_numpy(xp.matrix_transpose(psi) @ f)
         total = to_numpy(xp.concat(excess)).sum(axis=0, dtype=np.float64)
@@ -402,6 +404,16 @@ class Block:
             p = residual + p * (fresh / size)
             size, going = fresh, fresh > goal
         return step, change
+
+
+def weighted_sums(weights: Any, rows: Any) -> Any:
+    """Σ_n weights rows for each batch: (batches, n) and (batches, n, r) give (batches, r).
+
+    One product for all would keep the interpreter's lock, as its result is small.
+    """
+    if isinstance(rows, np.ndarray):
+        return np.stack([np.dot(w, x) for w, x in zip(weights, rows, strict=True)])
+    return (weights[:, None, :] @ rows)[:, 0, :]
 
 
 def _run_sums(xp: Any, weights: Any, f: Any) -> list[Any]:

@@ -110,7 +110,8 @@ def _saturation(features: Features, fit: Fit, expected: Floats) -> Floats:
         ratio /= totals
         ratio *= np.log(ratio)
         flat = ratio.reshape(toys * count, -1)
-        summed += flat @ (np.ones(flat.shape[1], dtype) if share is None else share)
+        # `matmul` would keep the interpreter's lock: its result is small.
+        summed += np.dot(flat, np.ones(flat.shape[1], dtype) if share is None else share)
     if features.share is None:
         summed /= features.n_reference if fit.labels is None else fit.labels.n_reference
     return summed.reshape(count, toys).T
