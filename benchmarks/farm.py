@@ -17,6 +17,7 @@ from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import fit
 from gofstream.sample import Sample
 from gofstream.settings import preset
+from gofstream.toys.farm import Job
 from gofstream.toys.farm import run as run_farm
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator, toy_rng
@@ -73,7 +74,7 @@ def _whole_run(plan: ReferencePlan, executor: Executor) -> float:
     """Time a whole run, with what workers have to prepare."""
     with tempfile.TemporaryDirectory() as folder:
         file = NullFile(Path(folder) / "toys.null", plan.about())
-        return seconds(lambda: run_farm(plan, RUN_TOYS, file, executor), 1)
+        return seconds(lambda: run_farm([Job(plan, RUN_TOYS, file)], executor), 1)
 
 
 def _fits_alone(plan: ReferencePlan, features: Features) -> float:

@@ -29,7 +29,7 @@ from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
-from gofstream.toys.farm import run
+from gofstream.toys.farm import Job, run
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator
 
@@ -194,7 +194,7 @@ def test_a_full_disk(table: Floats, tmp_path: Path) -> None:
     file.pages = _pages(path) + 4
     with thread_workers(2) as executor:
         with pytest.raises(StoppedError) as caught:
-            run(small_plan(), TOYS, file, executor)
+            run([Job(small_plan(), TOYS, file)], executor)
         kept = _count(path)
         assert 0 < kept < 10
         for part in ("n.null", "disk is full", f"with {kept} of 10 blocks", "same call"):

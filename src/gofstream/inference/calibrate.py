@@ -17,7 +17,7 @@ from gofstream.inference.rate import RateTest
 from gofstream.inference.result import StatisticResult, TestResult, complaints
 from gofstream.sample import Sample
 from gofstream.statistics import STATISTICS
-from gofstream.toys.farm import run
+from gofstream.toys.farm import Job, run
 from gofstream.toys.plan import Plan, check_sizes
 
 Floats = NDArray[np.float64]
@@ -122,7 +122,7 @@ def calibrate(
         On Ctrl-C, when a worker dies or the disk is full; the same call goes on from there.
     """
     file = NullFile(path, plan.about())
-    run(plan, toys, file, executor, progress=progress)
+    run([Job(plan, toys, file)], executor, progress=progress)
     return Calibration(plan, file.load(toys))
 
 

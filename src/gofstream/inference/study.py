@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.errors import InputError
-from gofstream.inference.calibrate import calibrate
 from gofstream.inference.combine import Rule, combined_p
-from gofstream.inference.null import NullTable
+from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.power import MedianZ, Power, median_z, power
 from gofstream.inference.pvalues import empirical_p
-from gofstream.toys.farm import wanted
+from gofstream.toys.farm import Job, run
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Injected, Source
 
@@ -150,35 +149,18 @@ def study(
     progress : called with blocks done and wanted, over all files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    plans = {
-        name: replace(
+    null = NullFile(folder / "null.null", plan.about())
+    jobs, signals = [Job(plan, toys, null)], {}
+    for name, source in alternatives.items():
+        other = replace(
             plan,
             source=source,
             source_name=f"{plan.source_name} with signal {name}",
             stream=f"signal {name}",
         )
-        for name, source in alternatives.items()
-    }
-    blocks = len(wanted(plan, toys)) + len(plans) * len(wanted(plan, signal_toys))
-    before = 0
-
-    def make(which: ReferencePlan, count: int, path: Path) -> NullTable:
-        nonlocal before
-        begun = before
-        before += len(wanted(which, count))
-        return calibrate(
-            which,
-            count,
-            path,
-            executor,
-            progress=lambda done, total: progress(begun + done, blocks),
-        ).table
-
-    null = make(plan, toys, folder / "null.null")
+        signals[name] = NullFile(folder / f"signal-{name}.null", other.about())
+        jobs.append(Job(other, signal_toys, signals[name]))
+    run(jobs, executor, progress=progress)
     return PowerStudy(
-        null,
-        {
-            name: make(other, signal_toys, folder / f"signal-{name}.null")
-            for name, other in plans.items()
-        },
+        null.load(toys), {name: file.load(signal_toys) for name, file in signals.items()}
     )

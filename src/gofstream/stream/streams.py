@@ -26,7 +26,7 @@ from gofstream.ratio.features import Features
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import fit, fit_bytes
 from gofstream.stream.steps import stream_statistics
-from gofstream.toys.farm import run
+from gofstream.toys.farm import Job, run
 from gofstream.toys.plan import draw_toy
 from gofstream.toys.sources import Pool, Source, refuse_training_rows
 
@@ -243,7 +243,7 @@ def null_streams(
     """
     plan.check()
     file = NullFile(path, plan.about())
-    run(plan, streams, file, executor, progress=progress)
+    run([Job(plan, streams, file)], executor, progress=progress)
     return file.load(streams)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -13,6 +13,7 @@ from concurrent.futures import (
     Future,
     wait,
 )
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,52 +49,73 @@ class Sink(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """So many toys of one plan, and where their blocks go.
+
+    Attributes
+    ----------
+    sink : blocks that it already holds are not made again.
+    """
+
+    plan: Blocks
+    toys: int
+    sink: Sink
+
+    @property
+    def per_width(self) -> int:
+        """Blocks that make up the toys, at each width."""
+        return -(-self.toys // self.plan.toys_per_block)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks at all widths."""
+        return self.per_width * len(self.plan.learner.widths)
+
+    def missing(self) -> list[tuple[int, int]]:
+        """List the (width, block) that are still to be made."""
+        there, widths = self.sink.blocks(), range(len(self.plan.learner.widths))
+        return [(w, b) for w in widths for b in range(self.per_width) if (w, b) not in there]
+
+
 def run(
-    plan: Blocks,
-    toys: int,
-    sink: Sink,
+    jobs: Sequence[Job],
     executor: Executor,
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Make what is missing of ``toys`` toys.
+    """Make what toys are missing.
+
+    Width after width: jobs of one learner thus share what is prepared for a width.
 
     Parameters
     ----------
-    sink : where blocks go; those it already holds are not made again.
     executor : runs the blocks.
-    progress : called with the number of blocks done and wanted.
+    progress : called with the number of blocks done and wanted, over all jobs.
 
     Raises
     ------
     StoppedError
         On Ctrl-C, when a worker dies, or when a block cannot be kept; those done before are.
     """
-    blocks = wanted(plan, toys)
-    there = sink.blocks()
-    done = sum(item in there for item in blocks)
-    progress(done, len(blocks))
-    farm = _Farm(plan, executor)
+    todo = [(job, _Farm(job.plan, executor), job.missing()) for job in jobs]
+    total = sum(job.blocks for job in jobs)
+    done = total - sum(len(missing) for _, _, missing in todo)
+    progress(done, total)
     try:
-        for width, sigma in enumerate(plan.learner.widths):
-            missing = [b for w, b in blocks if w == width and (w, b) not in there]
-            for block, (t, unconverged) in farm.made(sigma, missing):
-                try:
-                    sink.put(width, block, t, unconverged)
-                except OSError as error:
-                    raise _stopped(f"{error}: ", done, len(blocks)) from error
-                done += 1
-                progress(done, len(blocks))
+        for width in range(max(len(job.plan.learner.widths) for job in jobs)):
+            for job, farm, missing in todo:
+                for block, made in farm.made(width, [b for w, b in missing if w == width]):
+                    try:
+                        job.sink.put(width, block, *made)
+                    except OSError as error:
+                        raise _stopped(f"{error}: ", done, total) from error
+                    done += 1
+                    progress(done, total)
     except KeyboardInterrupt as stop:
-        raise _stopped("", done, len(blocks)) from stop
+        raise _stopped("", done, total) from stop
     finally:
         _memory.clear()
-
-
-def wanted(plan: Blocks, toys: int) -> list[tuple[int, int]]:
-    """List the (width, block) that make up so many toys."""
-    per_width = range(-(-toys // plan.toys_per_block))
-    return [(w, b) for w in range(len(plan.learner.widths)) for b in per_width]
 
 
 def _stopped(why: str, done: int, blocks: int) -> StoppedError:
@@ -117,10 +139,14 @@ class _Farm:
         self.local = in_this_process(executor)
         self.parcel: Any = None
 
-    def made(self, width: float, blocks: list[int]) -> Iterator[tuple[int, tuple[Floats, int]]]:
-        """Yield blocks in the order in which they are done; drop those not begun when stopped."""
+    def made(self, index: int, blocks: list[int]) -> Iterator[tuple[int, tuple[Floats, int]]]:
+        """Yield blocks of a width in the order in which they are done.
+
+        Those not begun are dropped when the run is stopped.
+        """
         if not blocks:
             return
+        width = self.plan.learner.widths[index]
         at_once = self._at_once(width)
         waiting = blocks[::-1]
         tries = dict.fromkeys(blocks, 0)
