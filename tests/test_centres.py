@@ -8,13 +8,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
+from scipy.spatial.distance import cdist
 
+from gofstream.errors import GofstreamWarning
+from gofstream.ratio import centres as centres_module
 from gofstream.ratio.centres import (
     REACH,
     covering_centres,
     default_count,
     draw_candidates,
     reduce_centres,
+    reduction_bytes,
     uncovered,
 )
 from gofstream.ratio.kernel import gaussian, log_gaussian
@@ -256,3 +260,34 @@ def test_nothing_to_cover() -> None:
     centres = np.zeros((1, 3))
     for events in (np.full((5, 3), 0.1), np.empty((0, 3))):
         assert covering_centres(events, centres, 1.0).shape == (0, 3)
+
+
+@pytest.mark.parametrize(("dimensions", "width"), [(1, 0.3), (3, 1.0), (3, 2.5)])
+def test_centres_in_blocks(dimensions: int, width: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every candidate is represented to the tolerance, by hardly more centres than one by one."""
+    candidates = np.random.default_rng(4).normal(size=(900, dimensions))
+    one_by_one = reduce_centres(candidates, width, 1e-4)
+    monkeypatch.setattr(centres_module, "DENSE", 899)
+    monkeypatch.setattr(centres_module, "BLOCK", 32)
+    found = reduce_centres(candidates, width, 1e-4)
+    own = np.exp(-cdist(found.points, found.points, "sqeuclidean") / (2 * width**2))
+    np.testing.assert_allclose(found.chol @ found.chol.T, own, atol=1e-12)
+    cross = np.exp(-cdist(candidates, found.points, "sqeuclidean") / (2 * width**2))
+    left = 1 - np.sum(cross * np.linalg.solve(own, cross.T).T, axis=1)
+    assert left.max() <= 1.01e-5
+    coarse = np.count_nonzero(np.diagonal(one_by_one.chol) ** 2 > 1e-5)
+    assert coarse <= found.rank + 3
+    assert found.rank <= 1.3 * coarse
+
+
+def test_as_many_centres_as_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer than the tolerance asks for, with a word about what they leave."""
+    candidates = np.random.default_rng(4).normal(size=(900, 3))
+    monkeypatch.setattr(centres_module, "DENSE", 899)
+    monkeypatch.setattr(centres_module, "BLOCK", 32)
+    wanted = reduce_centres(candidates, 1.0, 1e-4)
+    room = reduction_bytes(900, 100)
+    with pytest.warns(GofstreamWarning, match=r"100 centres leave \S+ of the variance of some"):
+        found = reduce_centres(candidates, 1.0, 1e-4, memory=room)
+    assert found.rank == 100 < wanted.rank
+    np.testing.assert_array_equal(found.points[:32], wanted.points[:32])

@@ -721,7 +721,7 @@ def test_memory_is_bounded_as_stated() -> None:
 
 
 def test_memory_refused_by_prepare() -> None:
-    """Candidates and features that do not fit are refused beforehand, with the bytes."""
+    """Candidates that do not fit are refused beforehand, with the bytes, and so is a reference."""
     reference = expo1d.reference(200_000, np.random.default_rng(11))
     candidates = reference[:2000]
 
@@ -740,14 +740,14 @@ def test_memory_refused_by_prepare() -> None:
     errors: list[MemoryBudgetError] = []
     used = peak_of(lambda: errors.append(refused(2000, 10_000_000)))
     assert used < 100_000
-    assert errors[0].needed == prepare_bytes(200_000, 1, 2000, 4) > 64_000_000
+    assert errors[0].needed == 2 * 8 * 2000**2
     assert "2000 candidate" in str(errors[0])
     assert f"({errors[0].needed} bytes)" in str(errors[0])
     assert "(10000000 bytes)" in str(errors[0])
-    used = peak_of(lambda: errors.append(refused(200, 10_000_000)))
+    used = peak_of(lambda: errors.append(refused(200, 2_000_000)))
     assert used < 2_000_000
-    assert errors[1].needed > 200_000 * 20 * 4
-    assert "the features of 200000 reference events at rank" in str(errors[1])
+    assert errors[1].needed > 200_000 * 8
+    assert "the reference and the matrices of rank" in str(errors[1])
     assert f"({errors[1].needed} bytes)" in str(errors[1])
 
 
@@ -757,11 +757,11 @@ def test_memory_refused_by_fit() -> None:
     reference = expo1d.reference(5000, rng)
     features = prepare(reference, reference[:200], 0.3, penalty=1e-6, expected=1000.0)
     batches = [expo1d.reference(1000, rng) for _ in range(8)]
-    needed = fit_bytes(features, [1000] * 8)
-    assert needed > 8 * 8000 * features.rank
+    needed = features.nbytes + fit_bytes(features, [1000] * 8, stored=False)
+    what = rf"the features and a block of 8 fits.*\({needed} bytes\)"
 
     def refused() -> None:
-        with pytest.raises(MemoryBudgetError, match=rf"a block of 8 fits.*\({needed} bytes\)"):
+        with pytest.raises(MemoryBudgetError, match=what):
             fit(features, batches, [1000.0] * 8, memory=needed - 1)
 
     assert peak_of(refused) < 50_000

@@ -1,11 +1,12 @@
-"""From any array library back to numpy."""
+"""What the array libraries have no common word for."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
-from array_api_compat import to_device
+from array_api_compat import array_namespace, to_device
 from numpy.typing import NDArray
 
 
@@ -17,3 +18,9 @@ def to_numpy(array: Any) -> NDArray[Any]:
         return np.from_dlpack(array)
     except BufferError:  # it lives on another device
         return np.from_dlpack(to_device(array, "cpu"))
+
+
+def nbytes(*arrays: Any) -> int:
+    """Memory that arrays of real numbers take, of any library."""
+    bits = [array_namespace(array).finfo(array.dtype).bits for array in arrays]
+    return sum(math.prod(array.shape) * n // 8 for array, n in zip(arrays, bits, strict=True))

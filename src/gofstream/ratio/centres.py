@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import lapack, solve_triangular
 
+from gofstream.errors import GofstreamWarning
 from gofstream.ratio.kernel import gaussian, log_gaussian
 
 Floats = NDArray[np.float64]
@@ -20,6 +22,12 @@ REACH = 3.0
 FINE, COARSE = 1e-6, 0.1
 #: Models up to this rank are reduced with the fine tolerance only.
 FINE_RANK = 200
+#: Up to so many candidates their whole kernel matrix is made; beyond, centres are chosen in blocks
+#: of at most so many.
+DENSE, BLOCK = 10_000, 256
+#: A block goes on while the next of its centres is represented this much worse, at least, than the
+#: worst of all was at its beginning.
+SPREAD = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,14 @@ def draw_candidates(
     return np.ascontiguousarray(pool[np.sort(rows)], dtype=np.float64)
 
 
-def reduce_centres(candidates: Floats, width: float, penalty: float) -> Centres:
+def reduction_bytes(candidates: int, rank: int) -> int:
+    """Memory that `reduce_centres` takes to find so many centres."""
+    return 8 * candidates * (2 * candidates if candidates <= DENSE else rank + 3 * BLOCK)
+
+
+def reduce_centres(
+    candidates: Floats, width: float, penalty: float, *, memory: int = 4 * 1024**3
+) -> Centres:
     """Keep the candidates that matter: pivoted Cholesky of their kernel matrix.
 
     The pivots are nested: each is the candidate least well represented by those before it, and
@@ -81,8 +96,14 @@ def reduce_centres(candidates: Floats, width: float, penalty: float) -> Centres:
     A function of norm one costs λN/2 in J, so the residual is compared with λ: small models (rank
     up to 200) go down to 1e-6 λ, about as far as double precision reaches; beyond that the cost
     grows with the rank, and pivots below 0.1 λ are dropped.
+
+    More than 10 000 candidates are reduced without their kernel matrix, to as many centres as the
+    memory has room for; if more were needed for 0.1 λ, a warning tells what is left.
     """
     size = len(candidates)
+    if size > DENSE:
+        most = min(DENSE, memory // (8 * size) - 3 * BLOCK)
+        return _in_blocks(candidates, width, COARSE * penalty, most)
     kernel = np.asfortranarray(gaussian(candidates, candidates, width))
     floor = 4 * size * float(np.finfo(np.float64).eps)
     factor, pivots, rank, _ = lapack.dpstrf(
@@ -93,6 +114,52 @@ def reduce_centres(candidates: Floats, width: float, penalty: float) -> Centres:
     rank = max(coarse, min(rank, FINE_RANK))
     chol = np.tril(factor[:rank, :rank])
     return Centres(candidates[pivots[:rank] - 1], np.ascontiguousarray(chol))
+
+
+def _in_blocks(candidates: Floats, width: float, tolerance: float, most: int) -> Centres:
+    """Choose centres without the kernel matrix of all candidates: only the columns of the chosen.
+
+    Of the candidates that are represented worst, a block, those are taken that do not represent
+    each other.
+    """
+    size, rank = len(candidates), 0
+    residual, columns = np.ones(size), list[Floats]()
+    chosen: list[int] = []
+
+    def left(which: NDArray[np.int64], among: NDArray[np.int64] | slice) -> Floats:
+        """Kernels of some candidates at others, less what the chosen centres represent."""
+        kernel = gaussian(candidates[among], candidates[which], width)
+        for part in columns:
+            kernel -= part[among] @ part[which].T
+        return np.asarray(kernel)
+
+    while rank < most:
+        worst = np.argsort(-residual, kind="stable")[:BLOCK]
+        if residual[worst[0]] <= tolerance:
+            break
+        factor, pivots, count, _ = lapack.dpstrf(
+            np.asfortranarray(left(worst, worst)),
+            tol=max(tolerance, SPREAD * residual[worst[0]]),
+            lower=1,
+        )
+        count = min(count, most - rank)
+        taken = worst[pivots[:count] - 1]
+        lower = np.tril(factor[:count, :count])
+        rest = left(taken, slice(None))
+        found = solve_triangular(lower, rest.T, lower=True, check_finite=False).T
+        columns.append(np.ascontiguousarray(found))
+        residual = np.maximum(residual - np.sum(found**2, axis=1), 0.0)
+        residual[taken] = 0.0
+        chosen += taken.tolist()
+        rank += count
+    if residual.max() > tolerance:
+        warnings.warn(
+            f"{rank} centres leave {residual.max():.1g} of the variance of some candidate (width "
+            f"{width:g}), where {tolerance:.1g} was wanted: take fewer candidates, or more memory",
+            GofstreamWarning,
+            stacklevel=2,
+        )
+    return Centres(candidates[chosen], np.tril(np.hstack([part[chosen] for part in columns])))
 
 
 def uncovered(

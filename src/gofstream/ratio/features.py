@@ -5,6 +5,11 @@ H0 = ½ N(R) Σ_R v φφᵀ + λN = U Uᵀ, the Hessian of J at f = 0 for data t
 ψ(x) = U⁻¹ φ(x) turns that Hessian into the identity. A fit therefore works with f = ψ(x)·z and is
 well conditioned from the start. In these coordinates the penalty is λN zᵀS z with S = U⁻¹U⁻ᵀ, and
 the curvature of the reference term is (I - λN S)/2: no r × r matrix but S is needed.
+
+Rows ψ of the reference are stored if they fit into memory. If not, kernel rows k(x, c) are made
+anew in every pass: f = k(x, c)·a with a = L⁻ᵀU⁻ᵀz, so that nothing but the kernel itself has to be
+computed again. These coefficients are large and alternate in sign, so kernel rows are in double
+precision. H0 then comes from a part of the reference.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +27,9 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from gofstream.errors import refuse_beyond
-from gofstream.ratio.arrays import to_numpy
-from gofstream.ratio.centres import REACH, Centres, reduce_centres
-from gofstream.ratio.kernel import gaussian
+from gofstream.ratio.arrays import nbytes, to_numpy
+from gofstream.ratio.centres import BLOCK, REACH, Centres, reduce_centres, reduction_bytes
+from gofstream.ratio.kernel import KernelRows, gaussian
 from gofstream.ratio.linalg import cholesky
 
 Floats = NDArray[np.float64]
@@ -43,6 +48,11 @@ DATA_VALUES = 256 * 1024
 PADDING = 1.25
 #: Columns of a triangular matrix that a product takes at a time.
 PANEL = 64
+#: Share of the memory budget that stored rows of the reference may take: the rest is for fits.
+STORED = 0.75
+#: Rows of the reference from which H0 is made where rows are not stored: so many for each centre,
+#: and not fewer than this.
+GRAM_FACTOR, GRAM_ROWS = 20, 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,52 +61,84 @@ class Features:
 
     Attributes
     ----------
-    psi : (N_R, r) whitened features of the reference, in the working precision.
+    psi : (N_R, r) whitened features of the reference, in the working precision; None if kernel rows
+        are made when they are needed.
+    made : makes them, then.
     share : (N_R,) normalised event weights, or None when all are equal.
     mean : (r,) Σ_R share ψ.
     to_kernel : (r, r) upper triangular; a = to_kernel @ z gives the coefficients of the kernels.
     s : (r, r) the matrix S of the penalty.
     expected : N(R) of the nominal batch the whitening was made for.
     penalty_n : λN of that batch.
+    precision : the working precision: of stored rows, and what fits are converged to.
     """
 
     width: float
     penalty: float
     centres: Floats
     psi: Any
+    made: KernelRows | None
     share: Any
     mean: Floats
     to_kernel: Any
     s: Any
     expected: float
     penalty_n: float
+    precision: str
+
+    @property
+    def _there(self) -> Any:
+        return self.psi if self.made is None else self.made.points
 
     @property
     def rank(self) -> int:
         """Number of features r."""
-        return int(self.psi.shape[1])
+        return len(self.centres)
+
+    @property
+    def dtype(self) -> Any:
+        """The precision of rows."""
+        return self._there.dtype
+
+    @property
+    def namespace(self) -> tuple[Any, Any]:
+        """The array library, and the device, of all large arrays."""
+        return array_namespace(self._there), device(self._there)
 
     @property
     def nbytes(self) -> int:
         """Memory the features take."""
-        return int(self.psi.nbytes + self.to_kernel.nbytes + self.s.nbytes)
+        return nbytes(self._there, self.to_kernel, self.s)
 
     @property
     def n_reference(self) -> int:
         """Number of rows of the reference."""
-        return int(self.psi.shape[0])
+        return int(self._there.shape[0])
 
     def chunks(self, columns: int) -> Iterator[tuple[Any, Any]]:
-        """Yield (ψ, share) in row chunks that stay in cache while ``columns`` fits use them.
+        """Yield (rows, share) in chunks that stay in cache while ``columns`` fits use them.
 
-        This is the only way the solver reads the reference, so that a later way of making the rows
-        (recomputed, or read from a file) need only yield the same chunks.
+        This is the only way the solver reads the reference. f is rows @ `inward` (z), and what is
+        pulled back through rows goes through `outward`: rows are ψ, or kernel values.
         """
         rows = min(CHUNK_ROWS, CHUNK_BYTES // (4 * self.rank), CHUNK_VALUES // columns)
         rows = max(1, rows // RUN) * RUN
         for start in range(0, self.n_reference, rows):
             part = slice(start, min(start + rows, self.n_reference))
-            yield self.psi[part, :], None if self.share is None else self.share[part]
+            yield self._rows(part), None if self.share is None else self.share[part]
+
+    def _rows(self, part: slice) -> Any:
+        return self.psi[part, :] if self.made is None else self.made.rows(part)
+
+    def inward(self, z: Floats) -> Any:
+        """Turn whitened coefficients (r, T) into those of the rows, in their precision."""
+        xp, where = self.namespace
+        own = z if self.made is None else to_numpy(self.to_kernel) @ z
+        return xp.asarray(own, dtype=self.dtype, device=where)
+
+    def outward(self, pulled: Floats) -> Floats:
+        """Turn sums of rows (r, T) into sums of ψ."""
+        return pulled if self.made is None else to_numpy(self.to_kernel).T @ pulled
 
     def data_rows(
         self, batches: Sequence[Floats], *, whiten: bool
@@ -109,9 +151,9 @@ class Features:
         over all batches together: large temporaries would cost more than the arithmetic, and so
         would many small calls.
         """
-        xp, where = array_namespace(self.psi), device(self.psi)
+        xp, where = self.namespace
         centres = xp.asarray(self.centres, device=where)
-        dtype = self.psi.dtype if whiten else centres.dtype
+        dtype = getattr(xp, self.precision) if whiten else centres.dtype
         sizes = [len(batch) for batch in batches]
         shelves, places = [], []
         for count, rows in shelve(sizes):
@@ -142,13 +184,17 @@ class Features:
 
     def log_ratio_reference(self, z: Floats) -> Floats:
         """Evaluate f on the reference: (N_R,) or (N_R, T)."""
-        return np.asarray(self.psi @ z.astype(self.psi.dtype), dtype=np.float64)
+        coefficients = self.inward(z)
+        columns = 1 if z.ndim == 1 else z.shape[1]
+        parts = [to_numpy(rows @ coefficients) for rows, _ in self.chunks(columns)]
+        return np.concatenate(parts).astype(np.float64)
 
 
 def prepare_bytes(n_reference: int, rank: int, n_candidates: int, itemsize: int) -> int:
-    """Peak memory of `prepare`: stored features, kernel of the candidates, r × r matrices."""
+    """Peak memory of `prepare`: stored features, reduction of the candidates, r × r matrices."""
     slab = min(SLAB, n_reference) * (rank * (8 + 8 + itemsize))
-    return n_reference * rank * itemsize + max(2 * 8 * n_candidates**2, 6 * 8 * rank**2 + slab)
+    matrices = max(reduction_bytes(n_candidates, rank), 6 * 8 * rank**2 + slab)
+    return n_reference * rank * itemsize + matrices
 
 
 def prepare(
@@ -164,6 +210,8 @@ def prepare(
 ) -> Features:
     """Reduce the candidate centres and make the whitened features of the reference.
 
+    Rows that do not fit into memory are not stored, but made when they are needed.
+
     Parameters
     ----------
     reference : (N_R, D) scaled reference.
@@ -172,7 +220,7 @@ def prepare(
     penalty : λ.
     expected : N(R) of a typical batch; batches with another one can be fitted too.
     share : normalised event weights, None for equal ones.
-    memory : bytes that may be allocated; what needs more is refused beforehand.
+    memory : bytes that may be allocated; what needs more in any case is refused beforehand.
 
     Examples
     --------
@@ -181,82 +229,87 @@ def prepare(
     >>> prepare(x, x[:100], 0.7, penalty=1e-6, expected=500).rank < 40
     True
     """
-    centres, phi = _project(
-        reference, candidates, width, penalty=penalty, precision=precision, memory=memory
-    )
-    return _whiten(centres, phi, width, penalty=penalty, expected=expected, share=share)
-
-
-def _project(
-    x: Floats,
-    candidates: Floats,
-    width: float,
-    *,
-    penalty: float,
-    precision: str,
-    memory: int,
-) -> tuple[Centres, Floats]:
-    """Reduce the candidate centres, and give φ of the reference."""
-    dtype = np.dtype(precision)
-    n_rows, count = len(x), len(candidates)
-    at_least = prepare_bytes(n_rows, 1, count, dtype.itemsize)
-    refuse_beyond(memory, at_least, f"the reduction of {count} candidate centres")
-    centres = reduce_centres(candidates, width, penalty)
-    refuse_beyond(
-        memory,
-        prepare_bytes(n_rows, centres.rank, count, dtype.itemsize),
-        f"the features of {n_rows} reference events at rank {centres.rank} (width {width:g})",
-    )
-    phi = np.empty((n_rows, centres.rank), dtype=dtype)
-    for part in _slabs(n_rows):
-        phi[part] = _phi(x[part], centres, width)
-    return centres, phi
-
-
-def _whiten(
-    centres: Centres,
-    phi: Floats,
-    width: float,
-    *,
-    penalty: float,
-    expected: float,
-    share: Floats | None = None,
-) -> Features:
-    """Turn φ of the reference, which is overwritten, into features."""
-    dtype = phi.dtype
-    n_reference, rank = phi.shape
-    gram = np.zeros((rank, rank))
-    for part in _slabs(n_reference):
-        rows = phi[part]
-        if share is not None:
-            rows = rows * np.sqrt(share[part], dtype=dtype)[:, None]
-        gram += rows.T @ rows
-    if share is None:
-        gram /= n_reference
-    penalty_n = penalty * (n_reference + expected)
+    dtype, count = np.dtype(precision), len(candidates)
+    what = f"the reduction of {count} candidate centres"
+    refuse_beyond(memory, reduction_bytes(count, BLOCK), what)
+    centres = reduce_centres(candidates, width, penalty, memory=memory)
+    psi: Floats | None = None
+    made: KernelRows | None = None
+    whole = prepare_bytes(len(reference), centres.rank, count, dtype.itemsize)
+    if whole <= memory and len(reference) * centres.rank * dtype.itemsize <= STORED * memory:
+        psi = _project(reference, centres, width, dtype)
+        gram = _gram(psi, share)
+    else:
+        refuse_beyond(
+            memory,
+            prepare_bytes(0, centres.rank, count, dtype.itemsize) + 8 * reference.size,
+            f"the reference and the matrices of rank {centres.rank} (width {width:g})",
+        )
+        made = KernelRows.of(reference, centres.points, width)
+        gram = _gram_of_part(reference, centres, width, share)
+    penalty_n = penalty * (len(reference) + expected)
     h0 = gram * (expected / 2)
-    h0[np.diag_indices(rank)] += penalty_n
+    h0[np.diag_indices(centres.rank)] += penalty_n
     upper = cholesky(h0, f"the Hessian at f = 0 (width {width:g})")
-    upper_inv = solve_triangular(upper, np.eye(rank), lower=True, check_finite=False)
-    to_psi = upper_inv.T.astype(dtype)
-    mean = np.zeros(rank)
-    psi = phi
-    for part in _slabs(n_reference):
-        psi[part] = times_upper(phi[part], to_psi, dtype)
-        weights = np.full(len(psi[part]), 1 / n_reference) if share is None else share[part]
-        mean += weights.astype(dtype) @ psi[part]
-    return Features(
+    upper_inv = solve_triangular(upper, np.eye(centres.rank), lower=True, check_finite=False)
+    features = Features(
         width=width,
         penalty=penalty,
         centres=centres.points,
         psi=psi,
-        share=None if share is None else share.astype(dtype),
-        mean=mean,
+        made=made,
+        share=None if share is None else share.astype(dtype if made is None else np.float64),
+        mean=np.zeros(centres.rank),
         to_kernel=solve_triangular(centres.chol, upper_inv.T, lower=True, trans=1),
         s=upper_inv @ upper_inv.T,
         expected=expected,
         penalty_n=penalty_n,
+        precision=precision,
     )
+    if psi is None:
+        for rows, own in features.chunks(RUN):
+            weights = np.full(len(rows), 1 / len(reference)) if own is None else own
+            features.mean[:] += weights @ rows
+        return replace(features, mean=features.outward(features.mean))
+    to_psi = upper_inv.T.astype(dtype)
+    for part in _slabs(len(reference)):
+        psi[part] = times_upper(psi[part], to_psi, dtype)
+        weights = np.full(len(psi[part]), 1 / len(reference)) if share is None else share[part]
+        features.mean[:] += weights.astype(dtype) @ psi[part]
+    return features
+
+
+def _project(x: Floats, centres: Centres, width: float, dtype: np.dtype[Any]) -> Floats:
+    """Give φ of the reference."""
+    phi = np.empty((len(x), centres.rank), dtype=dtype)
+    for part in _slabs(len(x)):
+        phi[part] = _phi(x[part], centres, width)
+    return phi
+
+
+def _gram(phi: Floats, share: Floats | None) -> Floats:
+    """Σ_R share φφᵀ."""
+    gram = np.zeros((phi.shape[1], phi.shape[1]))
+    for part in _slabs(len(phi)):
+        rows = phi[part]
+        if share is not None:
+            rows = rows * np.sqrt(share[part], dtype=phi.dtype)[:, None]
+        gram += rows.T @ rows
+    return gram if share is not None else gram / len(phi)
+
+
+def _gram_of_part(x: Floats, centres: Centres, width: float, share: Floats | None) -> Floats:
+    """Estimate Σ_R share φφᵀ from as many rows as determine it."""
+    wanted = max(GRAM_ROWS, GRAM_FACTOR * centres.rank)
+    gram, seen = np.zeros((centres.rank, centres.rank)), 0.0
+    # From all over the reference, which may be sorted.
+    for part in itertools.islice(_slabs(len(x)), 0, None, max(1, len(x) // wanted)):
+        rows = _phi(x[part], centres, width).astype(np.float32)
+        weights = np.ones(len(rows)) if share is None else share[part]
+        rows *= np.sqrt(weights, dtype=np.float32)[:, None]
+        gram += rows.T @ rows
+        seen += float(weights.sum())
+    return gram / seen
 
 
 def shelve(sizes: Sequence[int]) -> list[tuple[int, int]]:

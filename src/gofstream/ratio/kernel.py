@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from array_api_compat import array_namespace
+import numpy as np
+from array_api_compat import array_namespace, device
+from numpy.typing import NDArray
 
 
 def log_gaussian(x: Any, centres: Any, width: float) -> Any:
@@ -14,13 +17,19 @@ def log_gaussian(x: Any, centres: Any, width: float) -> Any:
     extra coordinates lets one product do all the work. Rounding can leave an exponent above zero,
     by about 1e-16 |x/σ|²; that does no harm, and clipping it would cost more than the product.
     """
+    left, right = factors(x, centres, width)
+    return left @ right
+
+
+def factors(x: Any, centres: Any, width: float) -> tuple[Any, Any]:
+    """Give the two factors of that product: a row for each of ``x``, a column for each centre."""
     xp = array_namespace(x, centres)
     x, centres = x / width, centres / width
     half_x = xp.sum(x * x, axis=1, keepdims=True) / -2
     half_c = xp.sum(centres * centres, axis=1, keepdims=True) / -2
     left = xp.concat([x, half_x, xp.ones_like(half_x)], axis=1)
     right = xp.concat([centres, xp.ones_like(half_c), half_c], axis=1)
-    return left @ xp.matrix_transpose(right)
+    return left, xp.matrix_transpose(right)
 
 
 def gaussian(x: Any, centres: Any, width: float) -> Any:
@@ -36,3 +45,46 @@ def gaussian(x: Any, centres: Any, width: float) -> Any:
     [[1.0], [0.6065]]
     """
     return array_namespace(x, centres).exp(log_gaussian(x, centres, width))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelRows:
+    """Kernel values of many points, made when they are needed.
+
+    Attributes
+    ----------
+    points : (n, D) scaled.
+    columns : (D + 2, r) the factor of the centres.
+    width : σ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.array([[0.0], [1.0]])
+    >>> KernelRows.of(x, np.array([[0.0]]), 1.0).rows(slice(1, 2)).round(4).tolist()
+    [[0.6065]]
+    """
+
+    points: Any
+    columns: Any
+    width: float
+
+    @classmethod
+    def of(cls, points: Any, centres: NDArray[np.float64], width: float) -> KernelRows:
+        """Prepare the factor of the centres."""
+        xp = array_namespace(points)
+        _, columns = factors(centres, centres, width)
+        made = xp.asarray(columns, dtype=points.dtype, device=device(points))
+        return cls(points, made, width)
+
+    def rows(self, part: slice) -> Any:
+        """Give the rows of some points."""
+        return self.values(self.points[part, :])
+
+    def values(self, points: Any) -> Any:
+        """Give the rows of any points."""
+        xp = array_namespace(points)
+        x = points / self.width
+        half = xp.sum(x * x, axis=1, keepdims=True) / -2
+        made = xp.concat([x, half, xp.ones_like(half)], axis=1) @ self.columns
+        return np.exp(made, out=made) if isinstance(made, np.ndarray) else xp.exp(made)

@@ -48,7 +48,7 @@ class Labels:
         far : which rows no centre can see.
         sets : for each data set, the rows of each batch.
         """
-        kept = np.ones((features.n_reference, sum(map(len, sets))), dtype=features.psi.dtype)
+        kept = np.ones((features.n_reference, sum(map(len, sets))), dtype=features.dtype)
         fit = 0
         for batches in sets:
             kept[np.concatenate(batches), fit : fit + len(batches)] = 0

@@ -127,7 +127,7 @@ class Learner:
         centres = hashlib.sha256(self.candidates.tobytes()).hexdigest()
         return {
             "reference": self.digest,
-            # The memory budget does not change a number.
+            # The memory budget changes last digits at most: rows are stored, or made as needed.
             "settings": self.settings.model_dump(mode="json", exclude={"memory"}),
             "centres": "anew for every data set" if self.waiting else centres,
             "penalty": self.penalty,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -13,7 +14,9 @@ from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from gofstream.ratio.arrays import to_numpy
+from gofstream.ratio.centres import REACH
 from gofstream.ratio.features import RUN, Features, shelve
+from gofstream.ratio.kernel import KernelRows
 from gofstream.ratio.labels import Labels
 
 Floats = NDArray[np.float64]
@@ -28,6 +31,8 @@ GROUP_BYTES = 12 * 1024**2
 PART_VALUES = 1024 * 1024
 #: Relative residual at which conjugate gradients stop: a later step mends what an early one left.
 LINEAR = 0.05
+#: Where no event is, in units of a width: all kernels vanish.
+NOWHERE = 1e9
 #: A Newton step that moves f on the data by less than this leaves a gradient small enough.
 SMALL_MOVE = 0.3
 
@@ -45,20 +50,29 @@ class Rows:
     one array (batches, rows) for each shelf. Rows without an event are zero, and so is all they add
     to a sum. ``who`` says, in rising order, which batches the columns of an argument stand for;
     on the shelves of a result the others are zero.
+
+    Where rows do not fit into memory, shelves hold the events themselves, and kernel rows are
+    ``made`` of them whenever they are needed.
     """
 
-    def __init__(self, shelves: list[Any], sizes: Sequence[int], to_kernel: Floats | None) -> None:
-        self.shelves, self.sizes, self.to_kernel = shelves, sizes, to_kernel
+    def __init__(
+        self,
+        shelves: list[Any],
+        sizes: Sequence[int],
+        to_kernel: Floats | None,
+        made: KernelRows | None = None,
+    ) -> None:
+        self.shelves, self.sizes, self.to_kernel, self.made = shelves, sizes, to_kernel, made
         self.xp, self.device = array_namespace(shelves[0]), device(shelves[0])
         self.dtype = shelves[0].dtype
+        self.rank = shelves[0].shape[2] if made is None else made.columns.shape[1]
         self.ends = list(itertools.accumulate(shelf.shape[0] for shelf in shelves))
         self.begins = [0, *self.ends[:-1]]
 
     @classmethod
     def of(cls, features: Features, batches: Sequence[Floats]) -> tuple[Rows, Indices]:
         """Make the rows of batches; tell how many events of each no centre can see."""
-        double = features.psi.dtype == array_namespace(features.psi).float64
-        whiten = double or features.rank <= WHITEN_RANK
+        whiten = features.precision == "float64" or features.rank <= WHITEN_RANK
         shelves, uncovered = features.data_rows(batches, whiten=whiten)
         to_kernel = None if whiten else to_numpy(features.to_kernel)
         return cls(shelves, [len(batch) for batch in batches], to_kernel), uncovered
@@ -69,17 +83,39 @@ class Rows:
         sizes = [len(rows) for rows in data]
         shelves, first = [], 0
         for count, size in shelve(sizes):
-            shelf = np.zeros((count, size, features.rank), dtype=features.psi.dtype)
+            shelf = np.zeros((count, size, features.rank), dtype=features.dtype)
             for place, rows in zip(shelf, data[first : first + count], strict=True):
                 place[: len(rows)] = features.psi[rows]
             shelves.append(shelf)
             first += count
         return cls(shelves, sizes, None)
 
+    @classmethod
+    def to_make(cls, features: Features, batches: Sequence[Floats]) -> tuple[Rows, Indices]:
+        """Keep the events of batches; tell how many of each no centre can see."""
+        xp, where = features.namespace
+        sizes = [len(batch) for batch in batches]
+        shelves, first = [], 0
+        for count, size in shelve(sizes):
+            # So far from every centre that all kernels vanish: where no event is.
+            shelf = np.full((count, size, batches[0].shape[1]), NOWHERE)
+            for place, events in zip(shelf, batches[first : first + count], strict=True):
+                place[: len(events)] = events
+            shelves.append(xp.asarray(shelf, device=where))
+            first += count
+        made = KernelRows.of(shelves[0][0, :, :], features.centres, features.width)
+        rows = cls(shelves, sizes, to_numpy(features.to_kernel), made)
+        limit = math.exp(-(REACH**2) / 2)
+        missed = np.array([len(events) for events in batches])
+        for part, _, _, _, columns in rows._parts(np.arange(len(sizes))):
+            seen = to_numpy(xp.max(part, axis=2)) >= limit
+            missed[columns] -= np.count_nonzero(seen, axis=1)
+        return rows, missed
+
     def between(self, first: int, stop: int) -> Rows:
         """Give the rows of consecutive batches."""
         shelves = self.cut(self.shelves, first, stop)
-        return Rows(shelves, self.sizes[first:stop], self.to_kernel)
+        return Rows(shelves, self.sizes[first:stop], self.to_kernel, self.made)
 
     def cut(self, shelved: list[Any], first: int, stop: int) -> list[Any]:
         """Take what belongs to consecutive batches from the shelves."""
@@ -92,16 +128,24 @@ class Rows:
     def values(self, z: Floats, who: Indices) -> list[Any]:
         """Evaluate f on the events of each batch."""
         coefficients, values = self._coefficients(z), self.zeros()
-        for shelf, batches, rows, columns in self._parts(who):
-            f = self.shelves[shelf][batches, rows, :] @ coefficients[columns, :, None]
-            values[shelf][batches, rows] = f[:, :, 0]
+        for part, shelf, batches, rows, columns in self._parts(who):
+            values[shelf][batches, rows] = (part @ coefficients[columns, :, None])[:, :, 0]
         return values
+
+    def misfits(self, z: Floats, who: Indices) -> tuple[list[Any], Floats]:
+        """Evaluate f on the events of each batch, and Σ_D ψ/(1+e^f)."""
+        coefficients, values = self._coefficients(z), self.zeros()
+        pulled = self._nothing_pulled(who)
+        for part, shelf, batches, rows, columns in self._parts(who):
+            f = (part @ coefficients[columns, :, None])[:, :, 0]
+            values[shelf][batches, rows] = f
+            pulled[columns, :] += weighted_sums(misfit(f), part)
+        return values, self._whiten(pulled)
 
     def pull(self, values: list[Any], who: Indices) -> Floats:
         """Σ_D values ψ for each batch."""
         pulled = self._nothing_pulled(who)
-        for shelf, batches, rows, columns in self._parts(who):
-            part = self.shelves[shelf][batches, rows, :]
+        for part, shelf, batches, rows, columns in self._parts(who):
             pulled[columns, :] += weighted_sums(values[shelf][batches, rows], part)
         return self._whiten(pulled)
 
@@ -109,8 +153,7 @@ class Rows:
         """Σ_D weights ψ (ψ·p) for each batch, and ψ·p itself."""
         coefficients, values = self._coefficients(p), self.zeros()
         pulled = self._nothing_pulled(who)
-        for shelf, batches, rows, columns in self._parts(who):
-            part = self.shelves[shelf][batches, rows, :]  # in cache for both products
+        for part, shelf, batches, rows, columns in self._parts(who):
             f = (part @ coefficients[columns, :, None])[:, :, 0]
             values[shelf][batches, rows] = f
             pulled[columns, :] += weighted_sums(weights[shelf][batches, rows] * f, part)
@@ -122,8 +165,7 @@ class Rows:
         Yields which of these batches, and f (batches, columns, rows), zero where no event is.
         """
         coefficients = self._coefficients(z)
-        for shelf, batches, rows, columns in self._parts(who):
-            part = self.shelves[shelf][batches, rows, :]
+        for part, _, _, _, columns in self._parts(who):
             yield columns, coefficients[None, :, :] @ self.xp.matrix_transpose(part)
 
     def zeros(self) -> list[Any]:
@@ -168,22 +210,24 @@ class Rows:
         return self.xp.asarray(np.ascontiguousarray(z.T), dtype=self.dtype, device=self.device)
 
     def _nothing_pulled(self, who: Indices) -> Any:
-        shape = (len(who), self.shelves[0].shape[2])
+        shape = (len(who), self.rank)
         return self.xp.zeros(shape, dtype=self.dtype, device=self.device)
 
     def _whiten(self, pulled: Any) -> Floats:
         stacked = to_numpy(pulled).T.astype(np.float64, order="C")
         return stacked if self.to_kernel is None else self.to_kernel.T @ stacked
 
-    def _parts(self, who: Indices) -> Iterator[tuple[int, slice, slice, slice]]:
-        """Cut the rows of some batches into parts that stay in cache: views, never copies.
+    def _parts(self, who: Indices) -> Iterator[tuple[Any, int, slice, slice, slice]]:
+        """Cut the rows of some batches into parts that stay in cache.
 
-        Yields the shelf, the batches and rows on it, and the columns that stand for the batches.
+        Yields a part (batches, rows, r), a view wherever rows are stored; its shelf, the batches
+        and rows on it, and the columns that stand for the batches.
         """
+        rank = self.rank
         indices, column = who.tolist(), 0
         while column < len(indices):
             shelf = bisect_right(self.ends, indices[column])
-            _, count, rank = self.shelves[shelf].shape
+            count = self.shelves[shelf].shape[1]
             most = min(len(indices), column + max(1, PART_VALUES // (count * rank)))
             stop = column + 1
             while stop < most and indices[stop] == indices[stop - 1] + 1 < self.ends[shelf]:
@@ -192,8 +236,16 @@ class Rows:
             batches, columns = slice(first, first + stop - column), slice(column, stop)
             step = max(1, PART_VALUES // (rank * (stop - column)))
             for start in range(0, count, step):
-                yield shelf, batches, slice(start, min(start + step, count)), columns
+                rows = slice(start, min(start + step, count))
+                yield self._part(shelf, batches, rows), shelf, batches, rows, columns
             column = stop
+
+    def _part(self, shelf: int, batches: slice, rows: slice) -> Any:
+        there = self.shelves[shelf][batches, rows, :]
+        if self.made is None:
+            return there
+        flat = self.xp.reshape(there, (-1, there.shape[2]))
+        return self.xp.reshape(self.made.values(flat), (*there.shape[:2], self.rank))
 
 
 class Block:
@@ -208,8 +260,7 @@ class Block:
         self, features: Features, data: Rows, expected: Floats, labels: Labels | None = None
     ) -> None:
         self.features, self.data, self.labels = features, data, labels
-        self.xp = array_namespace(features.psi)
-        self.device = device(features.psi)
+        self.xp, self.device = features.namespace
         self.s = to_numpy(features.s)
         self.expected = expected
         if labels is None:
@@ -217,8 +268,11 @@ class Block:
             self.mean = np.broadcast_to(features.mean[:, None], (features.rank, len(expected)))
         else:
             self.n_reference, self.mean = labels.n_reference, labels.mean
-        #: The curvature of J_R is at most this many times that of all rows of the features.
-        self.slack = features.n_reference / self.n_reference
+        #: Rows of the features for each row of a batch's reference.
+        self.dealt = features.n_reference / self.n_reference
+        estimated = features.made is not None or data.made is not None
+        #: The curvature of J is at most this many times the one that is taken for it, if known.
+        self.most = math.inf if estimated else self.dealt
         self.penalty_n = features.penalty * (self.n_reference + expected)
         # Rows are read many times while a bound is minimised, so few enough batches are taken at a
         # time for their rows to stay in cache. If not even one batch fits, all go together and
@@ -248,7 +302,7 @@ class Block:
         4σ(1-σ) = 1 - tanh² need not be exact and is taken from every eighth chunk.
         """
         xp, features = self.xp, self.features
-        coefficients = xp.asarray(z, dtype=features.psi.dtype, device=self.device)
+        coefficients = features.inward(z)
         gradient, flatness, seen = np.zeros_like(z), np.zeros(z.shape[1]), 0.0
         excess: list[Any] = []
         ones: Any = None
@@ -256,7 +310,7 @@ class Block:
         start = 0
         # numpy works in place: fresh arrays of this size would cost as much as the arithmetic. And
         # `matmul` keeps the interpreter's lock when its result has less than 500 numbers.
-        fast = isinstance(features.psi, np.ndarray)
+        fast = isinstance(coefficients, np.ndarray)
         # e^f may be infinite at a trial point: tanh is then one.
         with np.errstate(over="ignore", invalid="ignore"):
             for index, (psi, share) in enumerate(features.chunks(z.shape[1])):
@@ -289,18 +343,19 @@ class Block:
                 else:
                     gradient += to_numpy(xp.matrix_transpose(psi) @ f)
         total = to_numpy(xp.concat(excess)).sum(axis=0, dtype=np.float64)
+        gradient = features.outward(gradient)
         if features.share is None:
             gradient /= self.n_reference
             total /= self.n_reference
         gradient += self.mean[:, who]
-        flatness /= max(seen / self.slack, 1e-300)
+        flatness /= max(seen / self.dealt, 1e-300)
         return gradient * (self.expected[who] / 2), total, 1 - flatness
 
     def reference_curvature(self, p: Floats, who: Indices) -> Floats:
         """¼ N(R) Σ_R share ψ (ψ·p): the curvature of J_R at f = 0, for labels dealt anew."""
         assert self.labels is not None
         image, start = np.zeros_like(p), 0
-        coefficients, kept = p.astype(self.features.psi.dtype), self.labels.kept[:, who]
+        coefficients, kept = p.astype(self.features.dtype), self.labels.kept[:, who]
         for psi, _ in self.features.chunks(len(who)):
             image += psi.T @ ((psi @ coefficients) * kept[start : start + len(psi)])
             start += len(psi)
@@ -311,6 +366,11 @@ class Block:
     def data_values(self, z: Floats, who: Indices) -> list[Any]:
         """Evaluate f on the events of each batch."""
         return self.data.values(z, who)
+
+    def data_pass(self, z: Floats, who: Indices) -> tuple[list[Any], Floats]:
+        """F on the events of each batch, and ∇(J_D + penalty), at z."""
+        values, pulled = self.data.misfits(z, who)
+        return values, np.asarray((self.s @ z) * self.penalty_n[who] - pulled)
 
     def data_gradient(self, z: Floats, values: list[Any], who: Indices) -> Floats:
         """∇(J_D + penalty) at z, where f on the data is ``values``."""
@@ -335,12 +395,18 @@ class Block:
     ) -> Floats:
         """Minimise the bound around z0 by damped Newton steps.
 
+        If rows of the data have to be made, J_D is taken to curve as if they followed the
+        reference, and the minimum is known.
+
         Parameters
         ----------
         values : f on the data at z0.
         slope, gradient : of the reference term, and of J, at z0.
         scale : shrinks C where e^f is far from one on the whole reference; one otherwise.
         """
+        if self.data.made is not None:
+            counts = self.expected[who] + np.array(self.data.sizes)[who]
+            return np.asarray(z0 - gradient / (scale * counts / (2 * self.features.expected)))
         z = z0.copy()
         alpha, beta = self.quadratic(scale, who)
         live = np.arange(len(who))

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.errors import InputError, refuse_beyond
-from gofstream.ratio.arrays import to_numpy
 from gofstream.ratio.features import CHUNK_VALUES, DATA_VALUES, PADDING, Features
 from gofstream.ratio.labels import Labels
 from gofstream.ratio.objective import Block, Floats, Indices, Rows
@@ -63,12 +62,23 @@ class Fit:
     labels: Labels | None
 
 
-def fit_bytes(features: Features, sizes: Sequence[int]) -> int:
-    """Memory a block of fits takes beyond the features: the kernel rows of its data."""
+def fit_bytes(features: Features, sizes: Sequence[int], *, stored: bool = True) -> int:
+    """Memory a block of fits takes beyond the features: the kernel rows of its data, if stored."""
     rows = PADDING * sum(sizes) + len(sizes)
     history = features.rank * len(sizes) * (2 * DEPTH + 18)
     temporaries = 4 * CHUNK_VALUES + 3 * max(DATA_VALUES, 256 * features.rank)
-    return 8 * (int(rows * (features.rank + 8)) + history + temporaries)
+    columns = features.rank if stored else features.centres.shape[1]
+    return 8 * (int(rows * (columns + 8)) + history + temporaries)
+
+
+def rows_fit(features: Features, sizes: Sequence[int], memory: int) -> bool:
+    """Whether the kernel rows of the data are stored, beside the features."""
+    return features.nbytes + fit_bytes(features, sizes) <= memory
+
+
+def block_bytes(features: Features, sizes: Sequence[int], memory: int) -> int:
+    """Memory that `fit` takes beyond the features when it may take so much with them."""
+    return fit_bytes(features, sizes, stored=rows_fit(features, sizes, memory))
 
 
 def fit(
@@ -91,6 +101,8 @@ def fit(
     expected : N_i(R) of each batch.
     one_step : take a single Newton step from f = 0, as the published code does.
     tolerance : gradient norm, relative to the one at f = 0, that counts as converged.
+    memory : bytes that features and fits may take together. Rows of the data that do not fit are
+        made when they are needed; labels and a single step need them stored.
 
     Examples
     --------
@@ -106,16 +118,20 @@ def fit(
         raise InputError("no batches to fit; give at least one, which may be empty")
     labels = batches if isinstance(batches, Labels) else None
     sizes = [len(each) for each in (batches.data if isinstance(batches, Labels) else batches)]
-    refuse_beyond(memory, fit_bytes(features, sizes), f"a block of {len(sizes)} fits")
+    stored = labels is not None or one_step or rows_fit(features, sizes, memory)
+    needed = features.nbytes + fit_bytes(features, sizes, stored=stored)
+    refuse_beyond(memory, needed, f"the features and a block of {len(sizes)} fits")
     if isinstance(batches, Labels):
         data, uncovered = Rows.taken(features, batches.data), batches.uncovered
-    else:
+    elif stored:
         data, uncovered = Rows.of(features, batches)
+    else:
+        data, uncovered = Rows.to_make(features, batches)
     block = Block(features, data, np.asarray(expected, dtype=np.float64), labels)
     if one_step:
         return _one_step(block, uncovered)
     if tolerance is None:
-        tolerance = TOLERANCE[str(to_numpy(features.psi[:1, :1]).dtype)]
+        tolerance = TOLERANCE[features.precision]
     return _minimise(block, uncovered, tolerance, max_passes)
 
 
@@ -239,9 +255,9 @@ class _Paths:
 def _minimise(block: Block, uncovered: Indices, tolerance: float, max_passes: int) -> Fit:
     everyone = np.arange(len(block))
     z = np.zeros((block.features.rank, len(block)))
-    values = block.data_values(z, everyone)
+    values, gradient = block.data_pass(z, everyone)
     slope = block.mean * (block.expected / 2)
-    paths = _Paths(z, slope, block.data_gradient(z, values, everyone) + slope, block.slack)
+    paths = _Paths(z, slope, gradient + slope, block.most)
     at_zero = paths.best.copy()
     # Relative to the gradient at f = 0, but no looser for data that are wildly off than for data
     # that follow the reference (whose gradient is about √r), and no finer than rounding allows.
@@ -265,8 +281,8 @@ def _minimise(block: Block, uncovered: Indices, tolerance: float, max_passes: in
         paths.find_targets(block, values, live)
         trial = paths.propose(live, first=index == 0)
         slope, excess, curvature = block.reference_pass(trial, live)
-        tried = block.data_values(trial, live)
-        gradient = block.data_gradient(trial, tried, live) + slope
+        tried, gradient = block.data_pass(trial, live)
+        gradient += slope
         norm = np.linalg.norm(gradient, axis=0)
         t = 2 * (block.data.totals(tried)[live] - block.expected[live] * excess)
         # By convexity J(new) ≤ J(old) when the slope at the new point still points forward. The

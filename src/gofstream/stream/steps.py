@@ -103,7 +103,7 @@ def _gained(fits: Sequence[Fit], z: Floats, first: int, known: Floats) -> Floats
 def _saturations(features: Features, z: Floats, window: int) -> Floats:
     """Σ_R share [ (1 - e^F) + e^F F ] of the epoch and of the window: (2, H)."""
     length = z.shape[1]
-    coefficients = np.ascontiguousarray(z.T).astype(features.psi.dtype)
+    coefficients = np.ascontiguousarray(features.inward(z).T)
     epoch = length - window
     steps = np.arange(1, epoch + 1, dtype=coefficients.dtype)[:, None]
     summed = np.zeros((2, epoch))

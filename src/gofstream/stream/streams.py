@@ -24,7 +24,7 @@ from gofstream.inference.scale import FAMILIES
 from gofstream.inference.sequential import Boundary
 from gofstream.ratio.features import Features
 from gofstream.ratio.learner import Learner
-from gofstream.ratio.solver import fit, fit_bytes
+from gofstream.ratio.solver import block_bytes, fit
 from gofstream.stream.steps import stream_statistics
 from gofstream.toys.farm import Job, run
 from gofstream.toys.plan import draw_toy
@@ -110,7 +110,9 @@ class StreamPlan:
     def memory(self, shared: Features) -> tuple[int, int]:
         """Bytes that are shared, and bytes that one block takes beyond."""
         sizes = (self.expected + 5 * np.sqrt(self.expected)).astype(int).tolist()
-        return shared.nbytes, fit_bytes(shared, sizes * self.toys_per_block)
+        return shared.nbytes, block_bytes(
+            shared, sizes * self.toys_per_block, self.learner.settings.memory
+        )
 
     def block(self, shared: Features, width: float, index: int) -> tuple[Floats, int]:
         """Draw the streams of a block, and compute their statistics: (streams, 4, H)."""

@@ -23,7 +23,10 @@ def ratios(features: Features, coefficients: Floats) -> Floats:
 
     The same models, as many at a time, always give the same bits.
     """
-    return _capped(_whitened(features, coefficients) @ features.psi.T)
+    own = _whitened(features, coefficients)
+    if features.made is None:
+        return _capped(own @ features.psi.T)
+    return np.concatenate([_capped(own @ rows.T) for rows, _ in features.chunks(len(own))], axis=1)
 
 
 def mean(features: Features, values: Floats) -> float:
@@ -84,9 +87,11 @@ def following_scores(
 
 
 def _whitened(features: Features, coefficients: Floats) -> Floats:
-    """Turn kept kernel coefficients into those of the features, in their precision."""
+    """Turn kept kernel coefficients into those of the rows of features, in their precision."""
+    if features.made is not None:
+        return np.asarray(coefficients, dtype=features.dtype)
     z = solve_triangular(features.to_kernel, coefficients.T, check_finite=False)
-    return np.ascontiguousarray(z.T).astype(features.psi.dtype)
+    return np.ascontiguousarray(z.T).astype(features.dtype)
 
 
 def _capped(f: Floats) -> Floats:

@@ -90,9 +90,10 @@ def _saturation(features: Features, fit: Fit, expected: Floats) -> Floats:
     """Σ_R share e^F F for each toy and number of batches: (toys, N_b)."""
     count = len(expected)
     toys = fit.z.shape[1] // count
-    dtype = features.psi.dtype
+    dtype = features.dtype
     # Batch-major order: the running sum over batches then adds whole planes.
-    z = fit.z.reshape(-1, toys, count).transpose(2, 1, 0).reshape(toys * count, -1).astype(dtype)
+    ordered = fit.z.reshape(-1, toys, count).transpose(0, 2, 1).reshape(-1, toys * count)
+    z = np.ascontiguousarray(features.inward(ordered).T)
     weight = expected.astype(dtype)[:, None, None]
     totals = np.cumsum(expected).astype(dtype)[:, None, None]
     summed, start = np.zeros(toys * count), 0

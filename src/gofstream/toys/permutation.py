@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.checks import check_data, check_reference, match_columns
-from gofstream.errors import InputError
+from gofstream.errors import InputError, MemoryBudgetError
 from gofstream.ratio.centres import uncovered
-from gofstream.ratio.features import Features
+from gofstream.ratio.features import STORED, Features
 from gofstream.ratio.labels import Labels
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import Fit, fit_bytes
@@ -124,13 +124,22 @@ class PermutationPlan:
     def shared(self, width: float) -> Shared:
         """Make the features of all pooled events: labels do not enter."""
         features = self.learner.features(width)
+        if features.made is not None:  # labels are dealt to rows, which therefore have to be there
+            needed = features.n_reference * features.rank * np.dtype(features.precision).itemsize
+            raise MemoryBudgetError(
+                int(needed / STORED),
+                self.learner.settings.memory,
+                f"permutation of {features.n_reference} events at rank {features.rank} (width "
+                f"{width:g})",
+                "give a simulator or a pool of nominal events, which need less",
+            )
         return features, uncovered(self.learner.reference, features.centres, width)
 
     def memory(self, shared: Shared) -> tuple[int, int]:
         """Bytes that are shared, and bytes that one block takes beyond: its fits and labels."""
         features, _ = shared
         sizes = self.expected.astype(int).tolist() * self.toys_per_block
-        labels = 2 * features.psi.itemsize * features.n_reference * len(sizes)
+        labels = 2 * features.dtype.itemsize * features.n_reference * len(sizes)
         return features.nbytes, fit_bytes(features, sizes) + labels
 
     def block(self, shared: Shared, width: float, index: int) -> tuple[Floats, int]:

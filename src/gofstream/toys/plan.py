@@ -14,7 +14,7 @@ from gofstream.ratio.features import Features
 from gofstream.ratio.labels import Labels
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.model import LogRatio
-from gofstream.ratio.solver import Fit, fit, fit_bytes
+from gofstream.ratio.solver import Fit, block_bytes, fit
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.toys.growing import growing_statistics
@@ -156,7 +156,9 @@ class ReferencePlan:
         if shared is None:  # `features` keeps to the budget, for one toy at a time
             return 0, self.learner.settings.memory
         sizes = (self.expected + 5 * np.sqrt(self.expected)).astype(int).tolist()
-        return shared.nbytes, fit_bytes(shared, sizes * self.toys_per_block)
+        return shared.nbytes, block_bytes(
+            shared, sizes * self.toys_per_block, self.learner.settings.memory
+        )
 
     def block(self, shared: Features | None, width: float, index: int) -> tuple[Floats, int]:
         """Draw the toys of a block, and compute their statistics."""

@@ -1,0 +1,172 @@
+"""Kernel rows that are made when they are needed, against stored ones: the same numbers."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gofstream.datasets import expo1d
+from gofstream.errors import MemoryBudgetError
+from gofstream.execution import thread_workers
+from gofstream.inference.calibrate import calibrate
+from gofstream.ratio.features import STORED, Features, prepare, prepare_bytes
+from gofstream.ratio.learner import Learner
+from gofstream.ratio.solver import Fit, fit, fit_bytes
+from gofstream.sample import Sample
+from gofstream.settings import Settings
+from gofstream.toys.growing import growing_statistics
+from gofstream.toys.permutation import PermutationPlan
+from gofstream.toys.plan import ReferencePlan
+from gofstream.toys.sources import Simulator
+
+Floats = NDArray[np.float64]
+
+N_R, EXPECTED, CENTRES = 30_000, 600.0, 80
+
+
+def reference(dimensions: int) -> Floats:
+    """Draw one."""
+    return np.random.default_rng(dimensions).normal(size=(N_R, dimensions))
+
+
+def batches(dimensions: int, *sizes: int) -> list[Floats]:
+    """Draw batches that differ a little from it."""
+    rng = np.random.default_rng(100 + dimensions)
+    return [rng.normal(0.05, 1.02, size=(size, dimensions)) for size in sizes]
+
+
+def prepared(x: Floats, width: float, *, made: bool, weighted: bool = False) -> Features:
+    """Make features, with just enough memory to store rows or not quite."""
+    share = None
+    if weighted:
+        share = np.random.default_rng(5).uniform(0.5, 1.5, len(x))
+        share /= share.sum()
+    whole = prepare(x, x[:CENTRES], width, penalty=1e-6, expected=EXPECTED, share=share)
+    stored = 4 * len(x) * whole.rank
+    budget = max(prepare_bytes(len(x), whole.rank, CENTRES, 4), math.ceil(stored / STORED)) - made
+    found = prepare(
+        x, x[:CENTRES], width, penalty=1e-6, expected=EXPECTED, share=share, memory=budget
+    )
+    assert (found.made is not None) is made
+    return found
+
+
+def fitted(features: Features, data: list[Floats], *, made: bool) -> Fit:
+    """Fit, with just enough memory to store rows of the data or not quite."""
+    sizes = [len(batch) for batch in data]
+    budget = features.nbytes + fit_bytes(features, sizes) - made
+    done = fit(features, data, [EXPECTED] * len(data), memory=budget)
+    assert (done.data.made is not None) is made
+    return done
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("dimensions", "width"), [(1, 0.3), (1, 3.0), (5, 1.5), (5, 4.0)])
+def test_the_same_fits(dimensions: int, width: float, weighted: bool) -> None:
+    """Rows of the reference, of the data, of both made: t to 1e-5, f to 1e-3 of its spread."""
+    x, data = reference(dimensions), batches(dimensions, 600, 640, 550, 0)
+    stored = prepared(x, width, made=False, weighted=weighted)
+    right = fitted(stored, data, made=False)
+    f = stored.log_ratio_reference(right.z)
+    assert right.converged.all()
+    for on_reference, on_data in ((True, False), (False, True), (True, True)):
+        features = prepared(x, width, made=on_reference, weighted=weighted)
+        done = fitted(features, data, made=on_data)
+        assert done.converged.all()
+        np.testing.assert_allclose(done.t, right.t, rtol=1e-5)
+        np.testing.assert_allclose(done.excess, right.excess, atol=1e-5)
+        np.testing.assert_array_equal(done.uncovered, right.uncovered)
+        off = features.log_ratio_reference(done.z) - f
+        ordinary = slice(0, 3)  # where no event is, f falls to -8, and e^f is all that matters
+        assert np.abs(off[:, ordinary]).max() < 1e-3 * f[:, ordinary].std()
+
+
+def test_the_same_statistics() -> None:
+    """Of two toys of three batches: to 1e-4."""
+    x, data = reference(2), batches(2, 600, 610, 580, 640, 600, 590)
+    found = []
+    for made in (False, True):
+        features = prepared(x, 0.8, made=made)
+        done = fitted(features, data, made=made)
+        found.append(growing_statistics(features, done, np.full(3, EXPECTED), 0.25))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["far", "hundredfold", "single", "none"])
+def test_hard_batches(kind: str) -> None:
+    """Data that do not curve as the reference does: they converge all the same."""
+    x = reference(1)
+    (plain,) = batches(1, 600)
+    events = {
+        "far": np.concatenate([plain[:300], plain[:300] + 4.0]),
+        "hundredfold": batches(1, 60_000)[0],
+        "single": plain[:1],
+        "none": plain[:0],
+    }[kind]
+    features = prepared(x, 0.8, made=False)
+    right, done = (fitted(features, [events], made=made) for made in (False, True))
+    assert done.converged.all()
+    np.testing.assert_allclose(done.t, right.t, rtol=1e-4)
+
+
+def test_memory_stays_within_the_budget() -> None:
+    """Features and a block of fits that would take 400 MB, in 60 MB beside the reference."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(200_000, 3))
+    data = [rng.normal(size=(4000, 3)) for _ in range(8)]
+    centres, budget = x[:500], 60_000_000 + x.nbytes
+    assert prepare_bytes(len(x), 350, len(centres), 4) > 280_000_000
+    tracemalloc.start()
+    features = prepare(x, centres, 1.0, penalty=1e-6, expected=4000.0, memory=budget)
+    assert features.rank > 350
+    done = fit(features, data, [4000.0] * 8, memory=budget)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert features.made is not None
+    assert done.data.made is not None
+    assert done.converged.all()
+    assert peak < 60_000_000
+
+
+def test_what_cannot_be_is_refused() -> None:
+    """The reference itself, the matrices of the model, the events of the batches."""
+    x = reference(1)
+    with pytest.raises(MemoryBudgetError, match="the reference and the matrices of rank"):
+        prepare(x, x[:CENTRES], 0.3, penalty=1e-6, expected=EXPECTED, memory=8 * x.size)
+    features = prepared(x, 0.3, made=True)
+    with pytest.raises(MemoryBudgetError, match="a block of 2 fits"):
+        fit(features, batches(1, 600, 600), [EXPECTED] * 2, memory=100_000)
+
+
+def test_the_same_table(tmp_path: Path) -> None:
+    """Toys made with a budget that cannot hold the reference's rows: t of every statistic."""
+    rng = np.random.default_rng(7)
+    sample = Sample.from_array(expo1d.reference(100_000, rng))
+    found = []
+    for memory in (4 * 1024**3, 48 * 1024**2):
+        settings = Settings(widths=(0.1,), n_centres=400, memory=memory)
+        learner = Learner.prepare(sample, settings, expected=300.0, rng=np.random.default_rng(1))
+        made = learner.features(0.1).made
+        assert (made is not None) is (memory < 1024**3)
+        plan = ReferencePlan(learner, Simulator(expo1d.reference), "expo1d", np.full(4, 300.0), 1)
+        with thread_workers(2) as executor:
+            found.append(calibrate(plan, 8, tmp_path / f"{memory}.null", executor).table.t)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-4)
+
+
+def test_permutation_needs_them_stored() -> None:
+    """And says what it would take, and what else there is."""
+    rng = np.random.default_rng(8)
+    sample = Sample.from_array(rng.normal(size=(N_R, 1)))
+    batch = Sample.from_array(rng.normal(size=(300, 1)))
+    settings = Settings(widths=(0.5,), n_centres=CENTRES, memory=3_000_000)
+    plan = PermutationPlan.pool(sample, [batch], settings, seed=1, rng=rng)
+    with pytest.raises(
+        MemoryBudgetError, match=r"permutation of 30300 events.*a simulator or a po"
+    ):
+        plan.shared(0.5)
