@@ -13,6 +13,8 @@ from gofstream.errors import SettingsError, nearest_names
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
+#: Where products are made: numpy on the CPU, or PyTorch on the CPU or a GPU.
+Device = Literal["cpu", "cpu-torch", "cuda"]
 
 
 class Settings(BaseModel):
@@ -50,6 +52,8 @@ class Settings(BaseModel):
         The b of the statistic `next`.
     memory
         Memory budget in bytes.
+    device
+        Where products are made: numpy on the CPU, or PyTorch on the CPU or a GPU.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,6 +72,7 @@ class Settings(BaseModel):
     max_passes: int = Field(default=200, ge=1)
     shrink: float = Field(default=0.25, gt=0, le=1)
     memory: int = Field(default=4 * 1024**3, ge=1)
+    device: Device = "cpu"
 
     @field_validator("*", mode="before")
     @classmethod
@@ -120,6 +125,11 @@ class Settings(BaseModel):
         1000
         """
         return Settings.of(**(self.model_dump() | changes))
+
+    def refuse_devices(self, what: str) -> None:
+        """Raise `SettingsError` if another device is asked for than ``what`` can use."""
+        if self.device != "cpu":
+            raise SettingsError(f"{what} works with numpy only: leave `device` at 'cpu'")
 
     @property
     def data_dependent(self) -> bool:

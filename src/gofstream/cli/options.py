@@ -10,7 +10,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from rich.console import Console
@@ -19,7 +19,7 @@ from gofstream.cli.progress import blocks_bar
 from gofstream.errors import InputError, SettingsError, nearest_names
 from gofstream.execution import dask_workers, thread_workers
 from gofstream.io import Events, read
-from gofstream.settings import Settings, preset
+from gofstream.settings import Device, Settings, preset
 
 Command = Callable[..., Any]
 Progress = Callable[[int, int], None]
@@ -257,6 +257,11 @@ def with_running(command: Command) -> Command:
             help="A setting, as in TOML: --set widths=[0.3,1.0]",
         ),
         click.option("--memory", type=Size(), help="Budget; default: that of the settings, 4 GiB."),
+        click.option(
+            "--device",
+            type=click.Choice(get_args(Device)),
+            help="Where products are made; default: that of the settings, cpu.",
+        ),
         click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True),
         click.option("--threads", type=click.IntRange(min=1), help="Default: all cores."),
         click.option(
@@ -268,12 +273,18 @@ def with_running(command: Command) -> Command:
 
     @functools.wraps(command)
     def wrapped(
-        *args: Any, base: str | None, changes: tuple[str, ...], memory: int | None, **values: Any
+        *args: Any,
+        base: str | None,
+        changes: tuple[str, ...],
+        memory: int | None,
+        device: str | None,
+        **values: Any,
     ) -> Any:
         from_file = click.get_current_context().meta.get("gofstream.settings", {})
         start = preset(base).settings if base else Settings()
-        flag = {} if memory is None else {"memory": memory}
-        settings = start.changed(**(from_file | _changes(changes) | flag))
+        flags = {"memory": memory, "device": device}
+        given = {name: value for name, value in flags.items() if value is not None}
+        settings = start.changed(**(from_file | _changes(changes) | given))
         shared = {name: values.pop(name) for name in ("seed", "threads", "dask", "json", "quiet")}
         return command(*args, running=Running(settings=settings, **shared), **values)
 

@@ -176,7 +176,7 @@ class Features:
 
     def coefficients(self, z: Floats) -> Floats:
         """Coefficients a of the kernels for whitened coefficients z."""
-        return np.asarray(self.to_kernel @ z)
+        return np.asarray(to_numpy(self.to_kernel) @ z)
 
     def log_ratio(self, x: Floats, z: Floats) -> Floats:
         """Evaluate f at any events, one column per column of z."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gofstream.checks import check_data, check_reference
 from gofstream.errors import InputError, refuse_beyond
 from gofstream.ratio.centres import covering_centres, default_count, draw_candidates
+from gofstream.ratio.devices import place
 from gofstream.ratio.features import Features, prepare
 from gofstream.ratio.model import LogRatio, LogRatios
 from gofstream.ratio.penalty import PenaltyTrial, smallest_stable
@@ -127,8 +128,8 @@ class Learner:
         centres = hashlib.sha256(self.candidates.tobytes()).hexdigest()
         return {
             "reference": self.digest,
-            # The memory budget changes last digits at most: rows are stored, or made as needed.
-            "settings": self.settings.model_dump(mode="json", exclude={"memory"}),
+            # These change last digits at most: rows are stored or made as needed, here or there.
+            "settings": self.settings.model_dump(mode="json", exclude={"memory", "device"}),
             "centres": "anew for every data set" if self.waiting else centres,
             "penalty": self.penalty,
             "widths": list(self.widths),
@@ -165,7 +166,7 @@ class Learner:
                 "these settings take centres from the data (`centres_from` or `cover`), but no "
                 "data were given; choose the centres with `centred_on` first"
             )
-        return prepare(
+        features = prepare(
             self.reference,
             self.candidates,
             width,
@@ -175,6 +176,7 @@ class Learner:
             precision=self.settings.precision,
             memory=self.settings.memory,
         )
+        return place(features, self.settings.device)
 
     def learn(
         self, features: Features, batches: Sequence[Sample], expected: Sequence[float]

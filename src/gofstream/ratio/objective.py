@@ -316,8 +316,9 @@ class Block:
             for index, (psi, share) in enumerate(features.chunks(z.shape[1])):
                 if ones is None:
                     ones = xp.ones(psi.shape[0], dtype=psi.dtype, device=self.device)
-                    buffer = xp.empty((psi.shape[0], z.shape[1]), dtype=psi.dtype)
-                    pulled = xp.empty(z.shape, dtype=psi.dtype)
+                    if fast:
+                        buffer = np.empty((len(psi), z.shape[1]), dtype=psi.dtype)
+                        pulled = np.empty(z.shape, dtype=psi.dtype)
                 weights = ones[: psi.shape[0]] if share is None else share
                 if fast:
                     f = np.matmul(psi, coefficients, out=buffer[: len(psi)])

@@ -38,7 +38,7 @@ from gofstream.stream.position import (
 )
 from gofstream.stream.rows import LONGEST_NAME, Alarm, Entry, Retention, State
 from gofstream.stream.store import Store
-from gofstream.stream.streams import refuse_waiting
+from gofstream.stream.streams import refuse_for_streams
 from gofstream.stream.track import Track, Values
 from gofstream.stream.verdict import Verdict, verdict
 
@@ -147,7 +147,7 @@ class Monitor:
         StoppedError
             If the store cannot be written.
         """
-        refuse_waiting(learner)
+        refuse_for_streams(learner)
         if checkpoint_every < 1:
             raise SettingsError(f"checkpoint_every is {checkpoint_every} batches; it needs one")
         about = _about(learner, boundary, epoch, window, checkpoint_every, keep_models)

@@ -93,7 +93,7 @@ class StreamPlan:
             raise SettingsError(
                 f"epoch is {self.epoch} and window is {self.window} batches; both need one"
             )
-        refuse_waiting(self.learner)
+        refuse_for_streams(self.learner)
         if isinstance(self.source, Pool):
             try:
                 self.source.check(float(self.expected.sum()))
@@ -142,14 +142,15 @@ class StreamPlan:
         return t, missed
 
 
-def refuse_waiting(learner: Learner) -> None:
-    """Refuse centres that look at data: batches that are gone cannot be learnt again.
+def refuse_for_streams(learner: Learner) -> None:
+    """Refuse centres that look at data, as batches that are gone cannot be learnt again; devices.
 
     Raises
     ------
     SettingsError
         It says which settings ask for them.
     """
+    learner.settings.refuse_devices("a stream")
     if learner.waiting:
         raise SettingsError(
             "these settings take centres from the data (`centres_from` or `cover`), but a stream "

@@ -90,20 +90,21 @@ def _saturation(features: Features, fit: Fit, expected: Floats) -> Floats:
     """Σ_R share e^F F for each toy and number of batches: (toys, N_b)."""
     count = len(expected)
     toys = fit.z.shape[1] // count
-    dtype = features.dtype
+    xp, where = features.namespace
     # Batch-major order: the running sum over batches then adds whole planes.
     ordered = fit.z.reshape(-1, toys, count).transpose(0, 2, 1).reshape(-1, toys * count)
-    z = np.ascontiguousarray(features.inward(ordered).T)
+    own = np.ascontiguousarray(to_numpy(features.inward(ordered)).T)
+    z, dtype = xp.asarray(own, device=where), own.dtype
     weight = expected.astype(dtype)[:, None, None]
     totals = np.cumsum(expected).astype(dtype)[:, None, None]
     summed, start = np.zeros(toys * count), 0
     for psi, share in features.chunks(toys * count):
-        f = z @ psi.T
+        f = to_numpy(z @ xp.matrix_transpose(psi))
         if fit.labels is not None:  # a row outside the reference has f = 0, and adds nothing
             planes = f.reshape(count, toys, -1)
             planes *= fit.labels.kept[start : start + len(psi), ::count].T
             start += len(psi)
-        np.minimum(f, dtype.type(CAP), out=f)
+        f = np.minimum(f, dtype.type(CAP), out=f if f.flags.writeable else None)
         ratio = np.exp(f, out=f).reshape(count, toys, -1)
         ratio *= weight
         for k in range(1, count):  # np.add.accumulate takes ten times as long
@@ -112,7 +113,8 @@ def _saturation(features: Features, fit: Fit, expected: Floats) -> Floats:
         ratio *= np.log(ratio)
         flat = ratio.reshape(toys * count, -1)
         # `matmul` would keep the interpreter's lock: its result is small.
-        summed += np.dot(flat, np.ones(flat.shape[1], dtype) if share is None else share)
+        weights = np.ones(flat.shape[1], dtype) if share is None else to_numpy(share)
+        summed += np.dot(flat, weights)
     if features.share is None:
         summed /= features.n_reference if fit.labels is None else fit.labels.n_reference
     return summed.reshape(count, toys).T

@@ -87,6 +87,7 @@ class PermutationPlan:
                 "that know which are data (`centres_from`, `cover`) would undo that; leave both "
                 "settings alone"
             )
+        settings.refuse_devices("permutation")
         check_reference(reference)
         matched = check_data(batches, reference)
         pooled = Sample.from_array(
