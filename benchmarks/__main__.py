@@ -1,7 +1,7 @@
 """Run all benchmarks, or those whose names are given.
 
-They are expo1d, dimuon5d, reduction, farm, growth, stream and serve; and stream10k, only when it is
-named.
+They are expo1d, dimuon5d, reduction, farm, growth, stream and serve; and stream10k and scale, only
+when they are named.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks import farm, fits, growth, reduction, serve, stream
+from benchmarks import farm, fits, growth, reduction, scale, serve, stream
 from benchmarks.machine import emit, gemm_peak, gemv_bandwidth
 
 
@@ -34,6 +34,8 @@ def main(wanted: list[str]) -> None:
             stream.run()
         if "stream10k" in wanted:
             stream.run_long()
+        if "scale" in wanted:
+            scale.run()
         if "serve" in wanted:
             serve.run()
 

@@ -173,10 +173,17 @@ def test_integers_through_calibration(tmp_path: Path) -> None:
 
 
 def test_blocks_of_huge_toys_are_short() -> None:
-    """32 fits in a block, unless the rows of their data would fill the memory."""
-    learner = plan_with(Settings(n_centres=30)).learner
-    assert toys_in_a_block(np.full(8, 2000.0), learner) == 4
-    assert toys_in_a_block(np.full(1, 2000.0), learner) == 32
-    huge = VALUES_PER_BLOCK / len(learner.candidates) / 3.5
-    assert toys_in_a_block(np.full(1, huge), learner) == 3
-    assert toys_in_a_block(np.full(4, 10 * huge), learner) == 1
+    """32 fits in a block, unless the rows of their data would fill the memory.
+
+    Where those of one toy would, they are made anew if they can be, and many fits share a pass.
+    """
+    learner = plan_with(Settings(n_centres=3000)).learner
+    for stored in (False, True):
+        assert toys_in_a_block(np.full(8, 2000.0), learner, stored=stored) == 4
+        assert toys_in_a_block(np.full(1, 2000.0), learner, stored=stored) == 32
+        huge = VALUES_PER_BLOCK / len(learner.candidates) / 3.5
+        assert toys_in_a_block(np.full(1, huge), learner, stored=stored) == 3
+        assert toys_in_a_block(np.full(5, 1e7), learner, stored=stored) == 1
+    assert toys_in_a_block(np.full(5, 200_000.0), learner, stored=True) == 1
+    assert toys_in_a_block(np.full(5, 200_000.0), learner, stored=False) == 6
+    assert toys_in_a_block(np.full(5, 400_000.0), learner, stored=False) == 4

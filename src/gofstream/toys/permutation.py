@@ -108,7 +108,7 @@ class PermutationPlan:
     @property
     def toys_per_block(self) -> int:
         """Toys computed together."""
-        return toys_in_a_block(self.expected, self.learner)
+        return toys_in_a_block(self.expected, self.learner, stored=True)
 
     def about(self) -> dict[str, Any]:
         """Describe everything that decides a number, for the file."""

@@ -26,6 +26,9 @@ Floats = NDArray[np.float64]
 FITS_PER_BLOCK = 32
 #: Numbers in the data rows of a block, were all candidate centres kept: a few gigabytes at most.
 VALUES_PER_BLOCK = 256 * 1024**2
+#: Events in a block, where not even the rows of one toy can be kept: then they are made in every
+#: pass, as those of the reference are, and what matters is that many fits share these.
+EVENTS_PER_BLOCK = 8_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +137,8 @@ class ReferencePlan:
     @property
     def toys_per_block(self) -> int:
         """Toys computed together."""
-        return toys_in_a_block(self.expected, self.learner)
+        one_step = self.learner.settings.one_step
+        return toys_in_a_block(self.expected, self.learner, stored=one_step)
 
     def about(self) -> dict[str, Any]:
         """Describe everything that decides a number, for the file."""
@@ -239,13 +243,17 @@ def counted(settings: Settings, t: Floats, done: Fit) -> tuple[Floats, int]:
     return t, 0 if settings.one_step else int(np.count_nonzero(~done.converged))
 
 
-def toys_in_a_block(expected: Floats, learner: Learner) -> int:
+def toys_in_a_block(expected: Floats, learner: Learner, *, stored: bool) -> int:
     """Count the toys that make about `FITS_PER_BLOCK` fits, or fewer where these would be huge.
 
-    The user's memory budget does not enter: the same table must come from any machine.
+    The user's memory budget does not enter: the same table must come from any machine. With
+    ``stored``, fits need the rows of their data stored.
     """
-    values = float(expected.sum()) * len(learner.candidates)
-    return max(1, min(FITS_PER_BLOCK // len(expected), int(VALUES_PER_BLOCK / max(values, 1.0))))
+    events = max(1.0, float(expected.sum()))
+    fitting = VALUES_PER_BLOCK / (events * len(learner.candidates))
+    if fitting < 1 and not stored:
+        fitting = EVENTS_PER_BLOCK / events
+    return max(1, min(FITS_PER_BLOCK // len(expected), int(fitting)))
 
 
 def check_sizes(plan: Plan, batches: Sequence[Sample]) -> None:
