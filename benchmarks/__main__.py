@@ -1,7 +1,7 @@
 """Run all benchmarks, or those whose names are given.
 
-They are expo1d, dimuon5d, reduction, farm, growth, stream and serve; and stream10k and scale, only
-when they are named.
+They are expo1d, dimuon5d, reduction, farm, growth, plan, stream and serve; and stream10k and scale,
+only when they are named.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks import farm, fits, growth, reduction, scale, serve, stream
+from benchmarks import farm, fits, growth, plan, reduction, scale, serve, stream
 from benchmarks.machine import emit, gemm_peak, gemv_bandwidth
 
 
@@ -30,6 +30,8 @@ def main(wanted: list[str]) -> None:
             farm.run()
         if "growth" in wanted:
             growth.run()
+        if "plan" in wanted:
+            plan.run()
         if "stream" in wanted:
             stream.run()
         if "stream10k" in wanted:
@@ -40,7 +42,7 @@ def main(wanted: list[str]) -> None:
             serve.run()
 
 
-ALL = ["expo1d", "dimuon5d", "reduction", "farm", "growth", "stream", "serve"]
+ALL = ["expo1d", "dimuon5d", "reduction", "farm", "growth", "plan", "stream", "serve"]
 
 if __name__ == "__main__":
     main(sys.argv[1:] or ALL)

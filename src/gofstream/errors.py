@@ -111,8 +111,8 @@ fewer batches at once
     def __str__(self) -> str:
         """Say what does not fit, by how much, and the ways out."""
         return (
-            f"{self.what} would need {_readable(self.needed)}, but the memory budget is "
-            f"{_readable(self.budget)}: raise the `memory` setting, or {self.instead}"
+            f"{self.what} would need {readable_bytes(self.needed)}, but the memory budget is "
+            f"{readable_bytes(self.budget)}: raise the `memory` setting, or {self.instead}"
         )
 
 
@@ -183,7 +183,7 @@ def short(text: str | None) -> str:
     return "nothing" if text is None else text if len(text) < 80 else text[:77] + "..."
 
 
-def _readable(size: int) -> str:
+def readable_bytes(size: int) -> str:
     """Write bytes in the largest binary unit that leaves a number of at least one."""
     amount, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
     while amount >= 1024 and len(units) > 1:

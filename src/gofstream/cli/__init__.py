@@ -22,6 +22,7 @@ COMMANDS = (
     "example",
     "inspect",
     "paper",
+    "plan",
     "power",
     "replay",
     "report",

@@ -238,7 +238,18 @@ def with_counting(command: Command) -> Command:
 
 
 def with_running(command: Command) -> Command:
-    """Add the options that say where work is done; the command gets one `Running`."""
+    """Add the options that say where work is done, and with what settings."""
+    options = (
+        click.option("--threads", type=click.IntRange(min=1), help="Default: all cores."),
+        click.option(
+            "--dask", metavar="WHERE", help="A scheduler's address, 'local', 'slurm', 'htcondor'."
+        ),
+    )
+    return with_settings(_with(options, command))
+
+
+def with_settings(command: Command) -> Command:
+    """Add the options that say with what settings; the command gets one `Running`."""
     options = (
         click.option(
             "--config",
@@ -263,10 +274,6 @@ def with_running(command: Command) -> Command:
             help="Where products are made; default: that of the settings, cpu.",
         ),
         click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True),
-        click.option("--threads", type=click.IntRange(min=1), help="Default: all cores."),
-        click.option(
-            "--dask", metavar="WHERE", help="A scheduler's address, 'local', 'slurm', 'htcondor'."
-        ),
         click.option("--json", is_flag=True, help="Print the result as JSON."),
         click.option("--quiet", is_flag=True, help="Print errors only."),
     )
@@ -285,8 +292,9 @@ def with_running(command: Command) -> Command:
         flags = {"memory": memory, "device": device}
         given = {name: value for name, value in flags.items() if value is not None}
         settings = start.changed(**(from_file | _changes(changes) | given))
-        shared = {name: values.pop(name) for name in ("seed", "threads", "dask", "json", "quiet")}
-        return command(*args, running=Running(settings=settings, **shared), **values)
+        shared = {name: values.pop(name) for name in ("seed", "json", "quiet")}
+        where = {name: values.pop(name, None) for name in ("threads", "dask")}
+        return command(*args, running=Running(settings=settings, **shared, **where), **values)
 
     return _with(options, wrapped)
 

@@ -197,6 +197,14 @@ def prepare_bytes(n_reference: int, rank: int, n_candidates: int, itemsize: int)
     return n_reference * rank * itemsize + matrices
 
 
+def rows_are_stored(
+    n_reference: int, rank: int, n_candidates: int, itemsize: int, memory: int
+) -> bool:
+    """Whether `prepare` stores the rows of the reference: they fit, and leave room for fits."""
+    whole = prepare_bytes(n_reference, rank, n_candidates, itemsize)
+    return whole <= memory and n_reference * rank * itemsize <= STORED * memory
+
+
 def prepare(
     reference: Floats,
     candidates: Floats,
@@ -235,8 +243,7 @@ def prepare(
     centres = reduce_centres(candidates, width, penalty, memory=memory)
     psi: Floats | None = None
     made: KernelRows | None = None
-    whole = prepare_bytes(len(reference), centres.rank, count, dtype.itemsize)
-    if whole <= memory and len(reference) * centres.rank * dtype.itemsize <= STORED * memory:
+    if rows_are_stored(len(reference), centres.rank, count, dtype.itemsize, memory):
         psi = _project(reference, centres, width, dtype)
         gram = _gram(psi, share)
     else:
