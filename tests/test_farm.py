@@ -238,10 +238,10 @@ def counted_plan(memory: int) -> Counted:
     return Counted(learner, plan.source, plan.source_name, plan.expected, plan.seed)
 
 
-def needed() -> tuple[int, int]:
+def needed(budget: int = 4 * 1024**3) -> tuple[int, int]:
     """Bytes of what blocks share and of a block, at the width that needs most of both."""
-    plan = small_plan()
-    return max(plan.memory(plan.shared(width)) for width in plan.learner.widths)
+    plan, shared = counted_plan(budget), small_plan().shared
+    return max(plan.memory(shared(width)) for width in plan.learner.widths)
 
 
 @pytest.mark.parametrize(("blocks", "at_once"), [(1, 1), (2, 2), (3, 3), (50, 4)])
@@ -258,8 +258,9 @@ def test_as_many_blocks_at_once_as_memory_allows(
 
 
 def test_too_little_memory_for_one_block(tmp_path: Path) -> None:
-    """Refused before any block is begun, by the number of bytes."""
-    shared, block = needed()
+    """Refused before any block is begun, by the number of bytes of one that keeps no rows."""
+    shared, block = needed(budget=1)
+    assert block < needed()[1]
     plan = counted_plan(shared + block - 1)
     with thread_workers(2) as executor, pytest.raises(MemoryBudgetError) as caught:
         calibrate(plan, TOYS, tmp_path / "n.null", executor)

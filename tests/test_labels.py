@@ -87,7 +87,7 @@ def test_the_bound_is_certain_at_its_slack() -> None:
     for p in np.eye(features.rank):
         exact = float(p @ block.reference_curvature(p[:, None], who)[:, 0])
         ratios.append(exact / float(p @ (alpha * p + beta * (block.s @ p))))
-    assert 1.2 < max(ratios) <= block.slack == 4
+    assert 1.2 < max(ratios) <= block.most == 4
 
 
 def test_memory_of_a_block_is_bounded_as_stated() -> None:
