@@ -48,15 +48,25 @@ def learner() -> Learner:
     return Learner.prepare(reference, SETTINGS, expected=100.0, rng=rng)
 
 
+Offered = Sequence[tuple[str, Sample] | tuple[str, Sample, float]]
+
+
 def offered(
-    path: Path, learner: Learner, batches: Sequence[tuple[str, Sample] | tuple[str, Sample, float]]
+    path: Path, learner: Learner, batches: Offered, later: Offered = ()
 ) -> tuple[list[Acknowledged], list[Exception | None]]:
-    """Run the loop over batches that are offered all at once; give what it said to whom."""
+    """Run the loop over batches that are offered all at once; give what it said to whom.
+
+    Those for later are offered when the first of the others is in the store.
+    """
     offers, seen = Offers(size=100), []
     told = [offers.offer(*batch) for batch in batches]
-    offers.close()
+    if not later:
+        offers.close()
 
     def see(done: Acknowledged, lag: Lag) -> None:
+        if later and not seen:
+            told.extend(offers.offer(*batch) for batch in later)
+            offers.close()
         seen.append(done)
 
     with (
@@ -147,6 +157,18 @@ def test_parts_without_numbers_are_known_too(tmp_path: Path, learner: Learner) -
     ]
     assert "part of batch 1" in seen[1].entry.note
     assert [error is None for error in told] == [True, False, True]
+
+
+def test_parts_are_known_in_the_same_run(tmp_path: Path, learner: Learner) -> None:
+    """One that comes again right after the whole was learnt."""
+    names = ("monday", "tuesday", "wednesday")
+    given = [(name, *rest) for name, (_, *rest) in zip(names, pieces(3), strict=True)]
+    seen, told = offered(tmp_path / "run", learner, given, later=given[1:2])
+    assert [(d.entry.number, d.entry.state, d.new) for d in seen] == [
+        (1, "learnt", True),
+        (1, "learnt", False),
+    ]
+    assert told == [None] * 4
 
 
 def test_names_cannot_pass_for_parts(tmp_path: Path, learner: Learner) -> None:
