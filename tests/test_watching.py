@@ -308,6 +308,49 @@ def test_watch_alarms_and_goes_on_after_a_stop(folder: Path, tmp_path: Path) -> 
     assert "of 16 batches, the same to the bit" in done.stdout
 
 
+def put_pieces(inbox: Path) -> None:
+    """Let small files appear, three to a nominal exposure; the last one finds no others."""
+    inbox.mkdir()
+    for number in range(1, 29):
+        table = pa.table({"x": events(34, number)[:, 0]})
+        told = {b"gofstream.expected": b"33.4"}
+        pq.write_table(table.replace_schema_metadata(told), inbox / ".part")
+        (inbox / ".part").rename(inbox / f"run1-{number:03d}.parquet")
+
+
+def test_killed_while_it_merges(folder: Path, tmp_path: Path) -> None:
+    """SIGKILL at random moments: every file in one whole, each whole once, the same bits."""
+    rng = np.random.default_rng(3)
+    runs, kills = [], 0
+    for name in ("whole", "killed"):
+        inbox, store = tmp_path / f"in-{name}", tmp_path / f"{name}.gofs"
+        put_pieces(inbox)
+        line = command(folder, inbox, store, "--patience", "1", "--json", "--once", "--quiet")
+        line[line.index("--false-alarm-every") + 1] = "0"
+        while True:
+            with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
+                assert process.stdout is not None
+                if name == "killed" and kills < 4:
+                    process.stdout.readline()
+                    time.sleep(float(rng.uniform(0, 0.05)))
+                    process.kill()
+                    kills += 1
+                process.stdout.read()
+            if process.returncode != -signal.SIGKILL:
+                break
+        assert process.returncode == 0
+        assert not list(inbox.glob("*.parquet"))
+        with Reader(store) as reader:
+            runs.append(reader.entries())
+    assert kills >= 2
+    for whole, killed in zip(*runs, strict=True):
+        assert (killed.name, killed.digest, killed.note) == (whole.name, whole.digest, whole.note)
+        assert killed.statistics == whole.statistics
+    parts = [part for entry in runs[1] for part in parts_of(entry) or {entry.name: ""}]
+    assert parts == [f"run1-{number:03d}" for number in range(1, 29)]
+    assert [entry.state for entry in runs[1]] == ["learnt"] * 9 + ["unmonitored"]
+
+
 def test_statistics_of_a_run_are_those_offline(folder: Path, tmp_path: Path) -> None:
     """`sat` and `next` of the first epoch, from files, against their definitions."""
     inbox, store = tmp_path / "in", tmp_path / "run.gofs"
