@@ -171,6 +171,19 @@ def test_parts_are_known_in_the_same_run(tmp_path: Path, learner: Learner) -> No
     assert told == [None] * 4
 
 
+def test_all_parts_of_a_refused_whole_are_put_aside(tmp_path: Path, learner: Learner) -> None:
+    """Another batch has its name."""
+    taken = Sample.from_array(events(100, 1), ["x"])
+    given = [(name, *rest) for name, (_, *rest) in zip("abc", pieces(3), strict=True)]
+    offered(tmp_path / "run", learner, [("a .. c", taken, 100.0)])
+    seen, told = offered(tmp_path / "run", learner, given)
+    assert [(d.entry.name, d.entry.state) for d in seen] == [("c", "quarantined")]
+    assert all("a .. c" in str(error) for error in told)
+    with Reader(tmp_path / "run") as reader:
+        entries = reader.entries()
+    assert [(e.name, e.state) for e in entries[1:]] == [(n, "quarantined") for n in "abc"]
+
+
 def test_names_cannot_pass_for_parts(tmp_path: Path, learner: Learner) -> None:
     """Neither in the note of a refused batch, nor as a part called like two."""
     fake = "merged: run-05 0123456789abcdef + run-06 0123456789abcdef"
