@@ -203,10 +203,14 @@ def test_names_cannot_pass_for_parts(tmp_path: Path, learner: Learner) -> None:
     assert told == [None] * 4
 
 
-def test_one_bad_part_does_not_spoil_the_others(tmp_path: Path, learner: Learner) -> None:
+@pytest.mark.parametrize(
+    "bad", [Sample.from_array([[1.0]], ["y"]), Sample.from_array([[1e38]], ["x"])]
+)
+def test_one_bad_part_does_not_spoil_the_others(
+    tmp_path: Path, learner: Learner, bad: Sample
+) -> None:
     """It is put aside, and the others are merged."""
     given = pieces(3)
-    bad = Sample.from_array([[1.0]], ["y"])
     seen, _ = offered(
         tmp_path / "run", learner, [given[0], ("run-02", bad, 30.0), ("run-03", *given[2][1:])]
     )
@@ -214,6 +218,23 @@ def test_one_bad_part_does_not_spoil_the_others(tmp_path: Path, learner: Learner
         ("run-02", "quarantined"),
         ("run-01 .. run-03", "unmonitored"),
     ]
+
+
+def test_parts_may_have_their_columns_in_any_order(tmp_path: Path) -> None:
+    """The whole is that of parts which have them in the order of the reference."""
+    rng = np.random.default_rng(2)
+    reference = Sample.from_array(rng.normal([0, 5], 1, (4000, 2)), ["x", "y"])
+    own = Learner.prepare(reference, SETTINGS, expected=100.0, rng=rng)
+    halves = [rng.normal([0, 5], 1, (50, 2)) for _ in range(2)]
+    found = []
+    for name, columns in (("same", ["x", "y"]), ("turned", ["y", "x"])):
+        order = [columns.index("x"), columns.index("y")]
+        second = Sample.from_array(halves[1][:, order], columns)
+        first = Sample.from_array(halves[0], ["x", "y"])
+        given = [("run-1", first, 50.0), ("run-2", second, 50.0)]
+        (done,), _ = offered(tmp_path / name, own, given)
+        found.append((done.entry.digest, done.entry.statistics))
+    assert found[0] == found[1]
 
 
 def test_what_cannot_be_used_is_put_aside_and_the_stream_goes_on(
