@@ -23,12 +23,12 @@ from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
-from gofstream.stream.merge import last_name, parts_of
+from gofstream.stream.merge import Gathering, last_name, parts_of
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.order import Order
 from gofstream.stream.reader import Reader
 from gofstream.stream.rows import Retention
-from gofstream.stream.sources import Intake, Lag, Offers
+from gofstream.stream.sources import Arrival, Intake, Lag, Offers
 from gofstream.stream.watching import Watching
 
 SET = ("--set", "widths=[0.3,1.0]", "--set", "n_centres=40")
@@ -218,6 +218,17 @@ def test_one_bad_part_does_not_spoil_the_others(
         ("run-02", "quarantined"),
         ("run-01 .. run-03", "unmonitored"),
     ]
+
+
+def test_a_large_batch_waits_for_nobody(learner: Learner) -> None:
+    """Nor do those before it."""
+    small = Arrival("run-1", 0.0, Sample.from_array(events(30, 1), ["x"]), expected=30.0)
+    large = Arrival("run-2", 0.0, Sample.from_array(events(300, 2), ["x"]), expected=300.0)
+    waiting, wholes = Gathering(learner).add(small)
+    assert (len(waiting.parts), wholes) == (1, [])
+    waiting, wholes = waiting.add(large)
+    assert waiting.parts == ()
+    assert [(whole.name, whole.expected) for whole in wholes] == [("run-1", 30.0), ("run-2", 300.0)]
 
 
 def test_parts_may_have_their_columns_in_any_order(tmp_path: Path) -> None:
