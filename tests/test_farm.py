@@ -231,10 +231,11 @@ class Counted(ReferencePlan):
                 self.running[0] -= 1
 
 
-def counted_plan(memory: int) -> Counted:
+def counted_plan(memory: int, *, one_step: bool = False) -> Counted:
     """Make the small plan with a memory budget."""
     plan = small_plan()
-    learner = replace(plan.learner, settings=plan.learner.settings.changed(memory=memory))
+    settings = plan.learner.settings.changed(memory=memory, one_step=one_step)
+    learner = replace(plan.learner, settings=settings)
     return Counted(learner, plan.source, plan.source_name, plan.expected, plan.seed)
 
 
@@ -257,11 +258,15 @@ def test_as_many_blocks_at_once_as_memory_allows(
     assert made.table.t.tobytes() == table.tobytes()
 
 
-def test_too_little_memory_for_one_block(tmp_path: Path) -> None:
-    """Refused before any block is begun, by the number of bytes of one that keeps no rows."""
-    shared, block = needed(budget=1)
-    assert block < needed()[1]
-    plan = counted_plan(shared + block - 1)
+@pytest.mark.parametrize("one_step", [False, True])
+def test_too_little_memory_for_one_block(tmp_path: Path, one_step: bool) -> None:
+    """Refused before any block is begun, by the number of bytes of one that keeps no rows.
+
+    A single step needs them kept.
+    """
+    shared, block = needed() if one_step else needed(budget=1)
+    assert (block < needed()[1]) is not one_step
+    plan = counted_plan(shared + block - 1, one_step=one_step)
     with thread_workers(2) as executor, pytest.raises(MemoryBudgetError) as caught:
         calibrate(plan, TOYS, tmp_path / "n.null", executor)
     assert (caught.value.needed, plan.running[2]) == (shared + block, 0)

@@ -76,9 +76,9 @@ def rows_fit(features: Features, sizes: Sequence[int], memory: int) -> bool:
     return features.nbytes + fit_bytes(features, sizes) <= memory
 
 
-def block_bytes(features: Features, sizes: Sequence[int], memory: int) -> int:
+def block_bytes(features: Features, sizes: Sequence[int], memory: int, *, one_step: bool) -> int:
     """Memory that `fit` takes beyond the features when it may take so much with them."""
-    return fit_bytes(features, sizes, stored=rows_fit(features, sizes, memory))
+    return fit_bytes(features, sizes, stored=one_step or rows_fit(features, sizes, memory))
 
 
 def fit(

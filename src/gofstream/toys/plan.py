@@ -160,8 +160,9 @@ class ReferencePlan:
         if shared is None:  # `features` keeps to the budget, for one toy at a time
             return 0, self.learner.settings.memory
         sizes = (self.expected + 5 * np.sqrt(self.expected)).astype(int).tolist()
+        settings, sizes = self.learner.settings, sizes * self.toys_per_block
         return shared.nbytes, block_bytes(
-            shared, sizes * self.toys_per_block, self.learner.settings.memory
+            shared, sizes, settings.memory, one_step=settings.one_step
         )
 
     def block(self, shared: Features | None, width: float, index: int) -> tuple[Floats, int]:
