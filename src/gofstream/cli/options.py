@@ -88,6 +88,19 @@ class Size(click.ParamType[int]):
         return size
 
 
+class Count(click.ParamType[int]):
+    """A number of events, perhaps with a unit."""
+
+    name = "10M"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        """Read 10M, 200k or a plain number."""
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)([kMG]?)", str(value).strip())
+        if found is None:
+            self.fail(f"{value!r} is not a number of events; write 10M, 200k, …", param, ctx)
+        return int(float(found[1]) * _UNITS[found[2]])
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Which part of the files is looked at, and how."""

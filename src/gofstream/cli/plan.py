@@ -4,33 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import asdict
-from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from gofstream.cli.options import Running, with_settings
+from gofstream.cli.options import Count, Running, with_settings
 from gofstream.errors import readable_bytes
 from gofstream.execution import cores
 from gofstream.toys.forecast import Forecast, Wanted, forecast
-
-_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9}
-
-
-class Count(click.ParamType[int]):
-    """A number of events, perhaps with a unit."""
-
-    name = "10M"
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> int:
-        """Read 10M, 200k or a plain number."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)([kMG]?)", str(value).strip())
-        if found is None:
-            self.fail(f"{value!r} is not a number of events; write 10M, 200k, …", param, ctx)
-        return int(float(found[1]) * _UNITS[found[2]])
 
 
 @click.command(

@@ -194,10 +194,11 @@ class _Trial:
 def _at_width(
     wanted: Wanted, settings: Settings, trials: Sequence[_Trial], width: float, together: int
 ) -> AtWidth:
-    first = trials[0]
-    begun = time.perf_counter()
-    made = [trial.learner.features(width) for trial in trials[:1]]
-    prepared = [time.perf_counter() - begun]
+    first, made, prepared = trials[0], list[Features](), list[float]()
+    for trial in trials:
+        begun = time.perf_counter()
+        made.append(trial.learner.features(width))
+        prepared.append(time.perf_counter() - begun)
     rank, rows = made[0].rank, wanted.n_reference
     itemsize, candidates = np.dtype(settings.precision).itemsize, len(first.learner.candidates)
     stored = rows_are_stored(rows, rank, candidates, itemsize, settings.memory)
@@ -210,10 +211,6 @@ def _at_width(
     grown = (rows + each) / (len(first.learner.reference) + first.expected)
     penalty = first.learner.penalty * grown
     passes = 1 if settings.one_step else first.passes(width, penalty, min(4, len(sizes)))
-    for trial in trials[1:]:
-        begun = time.perf_counter()
-        made.append(trial.learner.features(width))
-        prepared.append(time.perf_counter() - begun)
     times = [
         _block_time(
             trial,
