@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from gofstream.cli.progress import blocks_bar
+from gofstream.cli.progress import blocks_bar, duration
 from gofstream.execution import dask_workers, thread_workers
 from gofstream.paper.catalogue import EXPERIMENTS, experiment
 from gofstream.paper.claims import Claim
@@ -96,13 +96,7 @@ def _listing() -> str:
     """Write what there is; experiments that share their toys cost them once."""
     lines = ["Experiments of the paper: gofstream paper NAME [--full] (time on two cores)"]
     for item in EXPERIMENTS.values():
-        cost = f"{_cost(item.quick)}, full {_cost(item.full)}"
+        cost = f"{duration(60 * item.quick)}, full {duration(60 * item.full)}"
         lines += ["", f"{item.name}  ({cost})", f"    {item.paper}", f"    {item.shows}"]
     lines += ["", "Those of one data set share their toys: the first one pays."]
     return "\n".join(lines)
-
-
-def _cost(minutes: float) -> str:
-    if minutes < 1:
-        return f"{60 * minutes:.0f} s"
-    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.0f} h"

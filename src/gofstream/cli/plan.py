@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict
 
 import click
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gofstream.cli.options import Count, Running, with_settings
+from gofstream.cli.progress import duration
 from gofstream.errors import readable_bytes
 from gofstream.execution import cores
 from gofstream.toys.forecast import Forecast, Wanted, forecast
@@ -71,17 +71,3 @@ def _show(found: Forecast) -> None:
     console.print(f"  time   about {duration(found.seconds)}")
     console.print(f"  memory {readable_bytes(found.memory)} for each process, at one block a time")
     console.print(f"  disk   {readable_bytes(found.disk)}")
-
-
-def duration(seconds: float) -> str:
-    """Write a time with two digits or so.
-
-    Examples
-    --------
-    >>> [duration(s) for s in (0.123, 9.87, 75, 4000, 200_000)]
-    ['0.12 s', '9.9 s', '75 s', '67 min', '56 h']
-    """
-    limits = ((120, 1, "s"), (7200, 60, "min"), (math.inf, 3600, "h"))
-    unit, name = next((unit, name) for limit, unit, name in limits if seconds < limit)
-    amount = seconds / unit
-    return f"{amount:.{0 if amount >= 10 else 1 if amount >= 1 else 2}f} {name}"

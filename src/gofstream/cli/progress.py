@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -52,3 +53,17 @@ def _lines(console: Console, what: str, unit: str) -> Callable[[int, int], None]
         console.print(f"{what}: {done} of {total} {unit}, {left}")
 
     return show
+
+
+def duration(seconds: float) -> str:
+    """Write a time with two digits or so.
+
+    Examples
+    --------
+    >>> [duration(s) for s in (0.123, 9.87, 75, 4000, 200_000)]
+    ['0.12 s', '9.9 s', '75 s', '67 min', '56 h']
+    """
+    limits = ((120, 1, "s"), (7200, 60, "min"), (math.inf, 3600, "h"))
+    unit, name = next((unit, name) for limit, unit, name in limits if seconds < limit)
+    amount = seconds / unit
+    return f"{amount:.{0 if amount >= 10 else 1 if amount >= 1 else 2}f} {name}"
