@@ -241,19 +241,49 @@ def prepare(
     what = f"the reduction of {count} candidate centres"
     refuse_beyond(memory, reduction_bytes(count, BLOCK), what)
     centres = reduce_centres(candidates, width, penalty, memory=memory)
-    psi: Floats | None = None
-    made: KernelRows | None = None
-    if rows_are_stored(len(reference), centres.rank, count, dtype.itemsize, memory):
-        psi = _project(reference, centres, width, dtype)
-        gram = _gram(psi, share)
-    else:
+    stored = rows_are_stored(len(reference), centres.rank, count, dtype.itemsize, memory)
+    if not stored:
         refuse_beyond(
             memory,
             prepare_bytes(0, centres.rank, count, dtype.itemsize) + 8 * reference.size,
             f"the reference and the matrices of rank {centres.rank} (width {width:g})",
         )
+    return features_of(
+        reference,
+        centres,
+        width,
+        penalty=penalty,
+        expected=expected,
+        share=share,
+        precision=precision,
+        stored=stored,
+    )
+
+
+def features_of(
+    reference: Floats,
+    centres: Centres,
+    width: float,
+    *,
+    penalty: float,
+    expected: float,
+    share: Floats | None = None,
+    precision: str = "float32",
+    stored: bool = True,
+) -> Features:
+    """Make the whitened features of the reference for centres that are chosen already.
+
+    Parameters are those of `prepare`; and whether rows are ``stored``, or made when needed.
+    """
+    dtype = np.dtype(precision)
+    psi: Floats | None = None
+    made: KernelRows | None = None
+    if stored:
+        psi = _project(reference, centres, width, dtype)
+        gram = _gram(psi, share)
+    else:
         made = KernelRows.of(reference, centres.points, width)
-        gram = _gram_of_part(reference, centres, width, share)
+        gram = gram_of_part(reference, centres, width, share)
     penalty_n = penalty * (len(reference) + expected)
     h0 = gram * (expected / 2)
     h0[np.diag_indices(centres.rank)] += penalty_n
@@ -305,9 +335,14 @@ def _gram(phi: Floats, share: Floats | None) -> Floats:
     return gram if share is not None else gram / len(phi)
 
 
-def _gram_of_part(x: Floats, centres: Centres, width: float, share: Floats | None) -> Floats:
+def gram_rows(rank: int) -> int:
+    """Rows of the reference that determine Σ_R share φφᵀ well enough to whiten with."""
+    return max(GRAM_ROWS, GRAM_FACTOR * rank)
+
+
+def gram_of_part(x: Floats, centres: Centres, width: float, share: Floats | None = None) -> Floats:
     """Estimate Σ_R share φφᵀ from as many rows as determine it."""
-    wanted = max(GRAM_ROWS, GRAM_FACTOR * centres.rank)
+    wanted = gram_rows(centres.rank)
     gram, seen = np.zeros((centres.rank, centres.rank)), 0.0
     # From all over the reference, which may be sorted.
     for part in itertools.islice(_slabs(len(x)), 0, None, max(1, len(x) // wanted)):

@@ -3,8 +3,8 @@
 Time grows with the rows of reference and data once the centres are given. So blocks of the wanted
 shape (dimensions, centres, batches, toys together) are timed at two small sizes, on all cores at
 once, and a straight line through both is drawn out to the wanted size. Stored rows or made ones, as
-the memory budget will have it there. The passes that fits take depend on λN: they are counted in
-small fits with a penalty as much larger as their reference is smaller.
+the memory budget will have it there. The passes that fits take depend on λN, so the penalty is as
+much larger as the reference is smaller.
 """
 
 from __future__ import annotations
@@ -12,18 +12,24 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from gofstream.errors import InputError
 from gofstream.execution import cores, thread_workers
-from gofstream.ratio.centres import default_count
-from gofstream.ratio.features import Features, prepare, rows_are_stored
-from gofstream.ratio.kernel import KernelRows
+from gofstream.ratio.centres import Centres, default_count, reduce_centres
+from gofstream.ratio.features import (
+    Features,
+    features_of,
+    gram_of_part,
+    gram_rows,
+    rows_are_stored,
+)
 from gofstream.ratio.learner import Learner
-from gofstream.ratio.solver import fit, fit_bytes, rows_fit
+from gofstream.ratio.solver import fit_bytes, rows_fit
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
@@ -32,7 +38,7 @@ from gofstream.toys.plan import statistics_of, toys_in_a_block
 Floats = NDArray[np.float64]
 
 #: Reference rows of the smaller trial, at least; the larger one has so many times more.
-ROWS, TIMES = 20_000, 3
+ROWS, TIMES = 20_000, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +133,18 @@ def forecast(
     each = wanted.expected / wanted.batches
     count = settings.n_centres or default_count(wanted.n_reference + each, settings.centre_factor)
     settings = settings.changed(n_centres=count)
-    small = min(wanted.n_reference, max(ROWS, 2 * count))
+    small = min(wanted.n_reference, max(ROWS, count))
     sizes = sorted({small, min(wanted.n_reference, TIMES * small)})
-    trials = [_Trial.prepare(wanted, settings, size, seed) for size in sizes]
-    expected = np.full(wanted.batches, each)
-    together = toys_in_a_block(expected, trials[0].learner, stored=settings.one_step)
+    rng = np.random.default_rng(seed)
+    sample = Sample.from_array(rng.normal(size=(sizes[-1], wanted.dims)))
+    expected = each * sizes[-1] / wanted.n_reference
+    learner = Learner.prepare(sample, settings, expected=expected, rng=rng)
+    together = toys_in_a_block(np.full(wanted.batches, each), learner, stored=settings.one_step)
     found = []
-    for number, width in enumerate(trials[0].learner.widths):
-        progress(number, len(trials[0].learner.widths))
-        found.append(_at_width(wanted, settings, trials, width, together))
+    for number, width in enumerate(learner.widths):
+        progress(number, len(learner.widths))
+        with threadpool_limits(limits=1):
+            found.append(_at_width(wanted, learner, sizes, width, together))
     progress(len(found), len(found))
     blocks = -(-wanted.toys // together)
     rounds = -(-blocks // wanted.workers)
@@ -150,121 +159,101 @@ def forecast(
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Trial:
-    """A small reference of standard normal columns."""
-
-    learner: Learner
-    expected: float
-
-    @classmethod
-    def prepare(cls, wanted: Wanted, settings: Settings, rows: int, seed: int) -> _Trial:
-        rng = np.random.default_rng(seed)
-        sample = Sample.from_array(rng.normal(size=(rows, wanted.dims)))
-        expected = wanted.expected / wanted.batches * rows / wanted.n_reference
-        return cls(Learner.prepare(sample, settings, expected=expected, rng=rng), expected)
-
-    def data(self, count: int) -> list[Floats]:
-        """Draw batches."""
-        rng = np.random.default_rng(count)
-        sizes = rng.poisson(self.expected, count)
-        return [rng.normal(size=(size, self.learner.reference.shape[1])) for size in sizes]
-
-    def passes(self, width: float, penalty: float, count: int) -> int:
-        """Count the passes of fits with so large a penalty."""
-        learner = self.learner
-        features = prepare(
-            learner.reference,
-            learner.candidates,
-            width,
-            penalty=penalty,
-            expected=self.expected,
-            precision=learner.settings.precision,
-        )
-        done = fit(
-            features,
-            self.data(count),
-            [self.expected] * count,
-            tolerance=learner.settings.tolerance,
-            max_passes=learner.settings.max_passes,
-        )
-        return int(done.passes.max())
-
-
 def _at_width(
-    wanted: Wanted, settings: Settings, trials: Sequence[_Trial], width: float, together: int
+    wanted: Wanted, learner: Learner, trials: Sequence[int], width: float, together: int
 ) -> AtWidth:
-    first, made, prepared = trials[0], list[Features](), list[float]()
-    for trial in trials:
-        begun = time.perf_counter()
-        made.append(trial.learner.features(width))
-        prepared.append(time.perf_counter() - begun)
-    rank, rows = made[0].rank, wanted.n_reference
-    itemsize, candidates = np.dtype(settings.precision).itemsize, len(first.learner.candidates)
+    """Time one width with so many rows of the reference in each trial."""
+    settings, rows = learner.settings, wanted.n_reference
+    candidates, itemsize = len(learner.candidates), np.dtype(settings.precision).itemsize
+    begun = time.perf_counter()
+    centres = reduce_centres(learner.candidates, width, learner.penalty, memory=settings.memory)
+    prepare_seconds, rank = time.perf_counter() - begun, centres.rank
     stored = rows_are_stored(rows, rank, candidates, itemsize, settings.memory)
-    large = rows * rank * itemsize if stored else 8 * rows * wanted.dims
-    features_bytes = large + 2 * 8 * rank**2
+    made, seconds = _features(wanted, learner, trials, centres, width, stored=stored)
+    prepare_seconds += seconds
     each = wanted.expected / wanted.batches
     sizes = [int(each + 5 * math.sqrt(each))] * (together * wanted.batches)
+    features_bytes = 2 * 8 * rank**2
+    features_bytes += rows * rank * itemsize if stored else 8 * rows * wanted.dims
     room = settings.memory - features_bytes + made[0].nbytes
     data_stored = settings.one_step or rows_fit(made[0], sizes, room)
-    grown = (rows + each) / (len(first.learner.reference) + first.expected)
-    penalty = first.learner.penalty * grown
-    passes = 1 if settings.one_step else first.passes(width, penalty, min(4, len(sizes)))
-    times = [
-        _block_time(
-            trial,
-            features,
-            (together, wanted.batches),
-            passes,
-            stored=stored,
-            data_stored=data_stored,
-        )
-        for trial, features in zip(trials, made, strict=True)
-    ]
-    at = [len(trial.learner.reference) for trial in trials]
+    passes = _block(made[0], settings, 1, min(4, len(sizes)), data_stored=data_stored)
+    # A tolerance that is never reached: the same number of passes in both trials.
+    forced = settings.changed(max_passes=passes, tolerance=1e-300)
+    times = []
+    with thread_workers() as executor:
+        for features in made:
+            begun = time.perf_counter()
+            for done in [
+                executor.submit(
+                    _block, features, forced, together, wanted.batches, data_stored=data_stored
+                )
+                for _ in range(cores())
+            ]:
+                done.result()
+            times.append(time.perf_counter() - begun)
     return AtWidth(
         width=width,
         rank=rank,
         stored=stored,
         data_stored=data_stored,
         passes=passes,
-        prepare_seconds=_drawn_out(at, prepared, rows),
-        block_seconds=_drawn_out(at, times, rows),
+        prepare_seconds=prepare_seconds,
+        block_seconds=_drawn_out(trials, times, rows),
         memory=2 * 8 * rows * wanted.dims
         + features_bytes
         + fit_bytes(made[0], sizes, stored=data_stored),
     )
 
 
-def _block_time(
-    trial: _Trial,
-    features: Features,
-    shape: tuple[int, int],
-    passes: int,
+def _features(
+    wanted: Wanted,
+    learner: Learner,
+    trials: Sequence[int],
+    centres: Centres,
+    width: float,
     *,
     stored: bool,
-    data_stored: bool,
-) -> float:
-    """Time one block of (toys, batches) on each core, all at once."""
-    toys, batches = shape
-    if not stored and features.made is None:
-        points = trial.learner.reference
-        made = KernelRows.of(points, features.centres, features.width)
-        features = replace(features, psi=None, made=made)
-    data = trial.data(toys * batches)
-    sizes = [len(batch) for batch in data]
-    memory = features.nbytes + fit_bytes(features, sizes) - (not data_stored)
-    settings = trial.learner.settings.changed(memory=memory, max_passes=passes)
-    expected = np.full(batches, trial.expected)
-    count = cores()
-    with thread_workers(count) as executor:
+) -> tuple[list[Features], float]:
+    """Make the features of each trial; tell how long those of the wanted size would take."""
+    rows, most = wanted.n_reference, gram_rows(centres.rank)
+    gram_seconds = 0.0
+    if not stored:
+        # A part of the reference is enough for this, so it does not grow with the rest.
+        part = learner.reference[:most]
         begun = time.perf_counter()
-        for done in [
-            executor.submit(statistics_of, features, data, expected, settings) for _ in range(count)
-        ]:
-            done.result()
-        return time.perf_counter() - begun
+        gram_of_part(part, centres, width)
+        gram_seconds = (time.perf_counter() - begun) / len(part)
+    made, rest = [], []
+    for size in trials:
+        begun = time.perf_counter()
+        made.append(
+            features_of(
+                learner.reference[:size],
+                centres,
+                width,
+                penalty=learner.penalty * rows / size,
+                expected=wanted.expected / wanted.batches * size / rows,
+                precision=learner.settings.precision,
+                stored=stored,
+            )
+        )
+        spent = time.perf_counter() - begun
+        rest.append(max(0.0, spent - gram_seconds * min(size, most)))
+    return made, gram_seconds * min(rows, most) + _drawn_out(trials, rest, rows)
+
+
+def _block(
+    features: Features, settings: Settings, toys: int, batches: int, *, data_stored: bool
+) -> int:
+    """Make one block; tell how many passes over the reference it took."""
+    rng = np.random.default_rng(toys)
+    sizes = rng.poisson(features.expected, toys * batches)
+    data = [rng.normal(size=(size, features.centres.shape[1])) for size in sizes]
+    memory = features.nbytes + fit_bytes(features, sizes.tolist()) - (not data_stored)
+    expected = np.full(batches, features.expected)
+    _, done = statistics_of(features, data, expected, settings.changed(memory=memory))
+    return int(done.passes.max())
 
 
 def _drawn_out(at: Sequence[int], seconds: Sequence[float], rows: int) -> float:
