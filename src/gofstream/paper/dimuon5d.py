@@ -62,7 +62,7 @@ def size_of(context: Context) -> Size:
     with context.bars("dimuon5d: making events with Pythia") as bar, process_workers() as workers:
         dimuon5d.make(folder, events=EVENTS, seed=1, executor=workers, progress=bar)
     settings = {
-        n: study.settings.changed(n_centres=count, memory=8 * 1024**3)
+        n: study.settings.changed(n_centres=count, memory=12 * 1024**3)
         for n, count in CENTRES.items()
     }
     return Size(folder, study.n_reference, study.expected, settings, 1.0)

@@ -30,7 +30,12 @@ from gofstream.errors import refuse_beyond
 from gofstream.ratio.arrays import nbytes, to_numpy
 from gofstream.ratio.centres import BLOCK, REACH, Centres, reduce_centres, reduction_bytes
 from gofstream.ratio.kernel import KernelRows, gaussian
-from gofstream.ratio.linalg import cholesky
+from gofstream.ratio.linalg import (
+    cholesky,
+    panels,
+    upper_times,
+    upper_transposed_times,
+)
 
 Floats = NDArray[np.float64]
 
@@ -46,8 +51,6 @@ SLAB = 4096
 DATA_VALUES = 256 * 1024
 #: A shelf of data rows is at most this many times as large as what stands on it.
 PADDING = 1.25
-#: Columns of a triangular matrix that a product takes at a time.
-PANEL = 64
 #: Share of the memory budget that stored rows of the reference may take: the rest is for fits.
 STORED = 0.75
 #: Rows of the reference from which H0 is made where rows are not stored: so many for each centre,
@@ -133,12 +136,14 @@ class Features:
     def inward(self, z: Floats) -> Any:
         """Turn whitened coefficients (r, T) into those of the rows, in their precision."""
         xp, where = self.namespace
-        own = z if self.made is None else to_numpy(self.to_kernel) @ z
+        own = z if self.made is None else self.coefficients(z)
         return xp.asarray(own, dtype=self.dtype, device=where)
 
     def outward(self, pulled: Floats) -> Floats:
         """Turn sums of rows (r, T) into sums of ψ."""
-        return pulled if self.made is None else to_numpy(self.to_kernel).T @ pulled
+        if self.made is None:
+            return pulled
+        return upper_transposed_times(to_numpy(self.to_kernel), pulled)
 
     def data_rows(
         self, batches: Sequence[Floats], *, whiten: bool
@@ -176,7 +181,7 @@ class Features:
 
     def coefficients(self, z: Floats) -> Floats:
         """Coefficients a of the kernels for whitened coefficients z."""
-        return np.asarray(to_numpy(self.to_kernel) @ z)
+        return upper_times(to_numpy(self.to_kernel), z)
 
     def log_ratio(self, x: Floats, z: Floats) -> Floats:
         """Evaluate f at any events, one column per column of z."""
@@ -374,17 +379,13 @@ def shelve(sizes: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def times_upper(rows: Any, upper: Any, dtype: Any) -> Any:
-    """Multiply rows by an upper triangular matrix, leaving out most of what is zero.
-
-    The triangular product of BLAS would leave out all of it, but scipy calls it without giving up
-    the interpreter's lock, and no other thread could do anything meanwhile.
-    """
+    """Multiply rows by an upper triangular matrix, leaving out most of what is zero."""
     xp = array_namespace(rows)
-    panels = []
-    for start in range(0, upper.shape[0], PANEL):
-        stop = min(start + PANEL, upper.shape[0])
-        panels.append(xp.astype(rows[:, :stop] @ upper[:stop, start:stop], dtype, copy=False))
-    return panels[0] if len(panels) == 1 else xp.concat(panels, axis=1)
+    made = [
+        xp.astype(rows[:, :stop] @ upper[:stop, start:stop], dtype, copy=False)
+        for start, stop in panels(upper.shape[0])
+    ]
+    return made[0] if len(made) == 1 else xp.concat(made, axis=1)
 
 
 def _phi(x: Floats, centres: Centres, width: float) -> Floats:

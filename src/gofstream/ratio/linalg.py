@@ -1,13 +1,43 @@
-"""Cholesky that tries a little harder before it gives up."""
+"""Cholesky that tries a little harder before it gives up, and products with triangular matrices."""
 
 from __future__ import annotations
 
+import itertools
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.errors import GofstreamWarning, NumericalError
+
+#: Columns of a triangular matrix that a product takes at a time. The triangular products of BLAS
+#: would leave out all that is zero and not just most of it, but scipy calls them without giving up
+#: the interpreter's lock, and no other thread could do anything meanwhile.
+PANEL = 64
+
+
+def panels(count: int) -> Iterator[tuple[int, int]]:
+    """Give the (first, last + 1) column of each panel."""
+    return itertools.pairwise([*range(0, count, PANEL), count])
+
+
+def upper_times(upper: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Multiply columns by an upper triangular matrix; quickest if that is in Fortran order."""
+    out = np.zeros_like(z)
+    for start, stop in panels(len(upper)):
+        out[:stop] += np.dot(upper[:stop, start:stop], z[start:stop])
+    return out
+
+
+def upper_transposed_times(
+    upper: NDArray[np.float64], z: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Multiply columns by the transpose of an upper triangular matrix."""
+    out = np.empty_like(z)
+    for start, stop in panels(len(upper)):
+        out[start:stop] = np.dot(upper[:stop, start:stop].T, z[:stop])
+    return out
 
 
 def cholesky(matrix: NDArray[np.float64], what: str) -> NDArray[np.float64]:

@@ -18,6 +18,7 @@ from gofstream.ratio.centres import REACH
 from gofstream.ratio.features import RUN, Features, shelve
 from gofstream.ratio.kernel import KernelRows
 from gofstream.ratio.labels import Labels
+from gofstream.ratio.linalg import upper_times, upper_transposed_times
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -27,8 +28,8 @@ WHITEN_RANK = 600
 #: Bytes of data rows worked on at a time: half of a usual third-level cache.
 GROUP_BYTES = 12 * 1024**2
 #: Numbers in a part of the data rows that both products of a curvature use while it is in the
-#: third-level cache.
-PART_VALUES = 1024 * 1024
+#: third-level cache; raw rows, which are long, in the second-level one.
+PART_VALUES, RAW_PART_VALUES = 1024 * 1024, 128 * 1024
 #: Relative residual at which conjugate gradients stop: a later step mends what an early one left.
 LINEAR = 0.05
 #: Where no event is, in units of a width: all kernels vanish.
@@ -206,7 +207,7 @@ class Rows:
 
     def _coefficients(self, z: Floats) -> Any:
         if self.to_kernel is not None:
-            z = self.to_kernel @ z
+            z = upper_times(self.to_kernel, z)
         return self.xp.asarray(np.ascontiguousarray(z.T), dtype=self.dtype, device=self.device)
 
     def _nothing_pulled(self, who: Indices) -> Any:
@@ -215,7 +216,9 @@ class Rows:
 
     def _whiten(self, pulled: Any) -> Floats:
         stacked = to_numpy(pulled).T.astype(np.float64, order="C")
-        return stacked if self.to_kernel is None else self.to_kernel.T @ stacked
+        if self.to_kernel is None:
+            return stacked
+        return upper_transposed_times(self.to_kernel, stacked)
 
     def _parts(self, who: Indices) -> Iterator[tuple[Any, int, slice, slice, slice]]:
         """Cut the rows of some batches into parts that stay in cache.
@@ -224,17 +227,18 @@ class Rows:
         and rows on it, and the columns that stand for the batches.
         """
         rank = self.rank
+        values = PART_VALUES if self.to_kernel is None else RAW_PART_VALUES
         indices, column = who.tolist(), 0
         while column < len(indices):
             shelf = bisect_right(self.ends, indices[column])
             count = self.shelves[shelf].shape[1]
-            most = min(len(indices), column + max(1, PART_VALUES // (count * rank)))
+            most = min(len(indices), column + max(1, values // (count * rank)))
             stop = column + 1
             while stop < most and indices[stop] == indices[stop - 1] + 1 < self.ends[shelf]:
                 stop += 1
             first = indices[column] - self.begins[shelf]
             batches, columns = slice(first, first + stop - column), slice(column, stop)
-            step = max(1, PART_VALUES // (rank * (stop - column)))
+            step = max(1, values // (rank * (stop - column)))
             for start in range(0, count, step):
                 rows = slice(start, min(start + step, count))
                 yield self._part(shelf, batches, rows), shelf, batches, rows, columns

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 #: Fits in a block: wide enough for fast products, small enough to lose little when killed.
 FITS_PER_BLOCK = 32
 #: Numbers in the data rows of a block, were all candidate centres kept: a few gigabytes at most.
-VALUES_PER_BLOCK = 256 * 1024**2
+VALUES_PER_BLOCK = 512 * 1024**2
 #: Events in a block, where not even the rows of one toy can be kept: then they are made in every
 #: pass, as those of the reference are, and what matters is that many fits share these.
 EVENTS_PER_BLOCK = 8_000_000
