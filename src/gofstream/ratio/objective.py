@@ -130,7 +130,7 @@ class Rows:
         """Evaluate f on the events of each batch."""
         coefficients, values = self._coefficients(z), self.zeros()
         for part, shelf, batches, rows, columns in self._parts(who):
-            values[shelf][batches, rows] = (part @ coefficients[columns, :, None])[:, :, 0]
+            values[shelf][batches, rows] = row_values(part, coefficients[columns, :])
         return values
 
     def misfits(self, z: Floats, who: Indices) -> tuple[list[Any], Floats]:
@@ -138,7 +138,7 @@ class Rows:
         coefficients, values = self._coefficients(z), self.zeros()
         pulled = self._nothing_pulled(who)
         for part, shelf, batches, rows, columns in self._parts(who):
-            f = (part @ coefficients[columns, :, None])[:, :, 0]
+            f = row_values(part, coefficients[columns, :])
             values[shelf][batches, rows] = f
             pulled[columns, :] += weighted_sums(misfit(f), part)
         return values, self._whiten(pulled)
@@ -155,7 +155,7 @@ class Rows:
         coefficients, values = self._coefficients(p), self.zeros()
         pulled = self._nothing_pulled(who)
         for part, shelf, batches, rows, columns in self._parts(who):
-            f = (part @ coefficients[columns, :, None])[:, :, 0]
+            f = row_values(part, coefficients[columns, :])
             values[shelf][batches, rows] = f
             pulled[columns, :] += weighted_sums(weights[shelf][batches, rows] * f, part)
         return self._whiten(pulled), values
@@ -475,6 +475,17 @@ class Block:
             p = residual + p * (fresh / size)
             size, going = fresh, fresh > goal
         return step, change
+
+
+def row_values(rows: Any, coefficients: Any) -> Any:
+    """Evaluate f on the rows of each batch: (batches, n, r) and (batches, r) give (batches, n).
+
+    The long rows of a single batch make a small result, for which one product of stacks would keep
+    the interpreter's lock.
+    """
+    if isinstance(rows, np.ndarray) and len(rows) == 1:
+        return np.dot(rows[0], coefficients[0])[None, :]
+    return (rows @ coefficients[:, :, None])[:, :, 0]
 
 
 def weighted_sums(weights: Any, rows: Any) -> Any:
