@@ -24,7 +24,7 @@ from gofstream.paper.catalogue import EXPERIMENTS
 from gofstream.paper.claims import MARGIN
 from gofstream.paper.compare import LEVEL, Comparison, Strategy, powers_redrawn
 from gofstream.paper.experiment import Context
-from gofstream.paper.gallery import page
+from gofstream.paper.gallery import add, page
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
@@ -245,7 +245,8 @@ def test_a_gallery_shows_what_was_run(tmp_path: Path) -> None:
     """Pictures and numbers are copied; each section has its verdicts and its command."""
     run("schemes", tmp_path / "results")
     run("storage", tmp_path / "results")
-    text = page(tmp_path / "results", tmp_path / "gallery", "abc1234")
+    add(tmp_path / "results", tmp_path / "gallery", "abc1234")
+    text = page(tmp_path / "gallery")
     assert "commit abc1234" in text
     assert (tmp_path / "gallery.md").read_text() == text
     assert "## storage\n" in text
@@ -255,3 +256,26 @@ def test_a_gallery_shows_what_was_run(tmp_path: Path) -> None:
         assert (tmp_path / link).stat().st_size > 100
     assert "(gallery/schemes-strategies.png)" in text
     assert re.search(r"\nNot run for this page: .*penalty", text)
+
+
+def test_a_gallery_tables_verdicts_by_width(tmp_path: Path) -> None:
+    """Claims on several signals and widths: a row for each signal, and both are counted apart."""
+    run("storage", tmp_path)
+    record = json.loads((tmp_path / "storage.json").read_text())
+    rest = {"statement": "", "low": 0.0, "high": 0.0, "toys": 9}
+    record["claims"] = [
+        {"name": f"a beats b [{signal}, N_b = 4, {where}]", "verdict": said, "value": gain, **rest}
+        for signal, where, said, gain in (
+            ("bump", "smallest p of all widths", "holds", 0.213),
+            ("bump", "σ = 1", "does not hold", -0.004),
+            ("tail", "smallest p of all widths", "not resolved", 0.0),
+            ("tail", "σ = 1", "holds", 0.5),
+        )
+    ]
+    (tmp_path / "storage.json").write_text(json.dumps(record))
+    add(tmp_path, tmp_path / "gallery", "abc1234")
+    text = page(tmp_path / "gallery")
+    assert "*a beats b*: 1 holds, 1 not resolved.\n" in text
+    assert "\n\n| a beats b | smallest p of all widths | σ = 1 |\n|---|---|---|\n" in text
+    assert "| bump, N_b = 4 | yes +0.21 | **no** -0.00 |\n" in text
+    assert "| tail, N_b = 4 | ? +0.00 | yes +0.50 |\n" in text

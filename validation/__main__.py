@@ -18,8 +18,10 @@ from gofstream.cli.progress import blocks_bar
 from gofstream.datasets import expo1d
 from gofstream.execution import process_workers
 from gofstream.settings import Settings, preset
+from gofstream.toys.plan import ReferencePlan
 from validation.alarms import Alarms, StreamSize, measure
 from validation.cases import (
+    Floats,
     Size,
     five_columns,
     made_data,
@@ -37,7 +39,8 @@ ANALYTIC = Size(n_reference=10_000, expected=1_000, batches=4, toys=1000, sets=3
 PERMUTATION = Size(n_reference=20_000, expected=2_000, batches=2, toys=99, sets=200)
 SMALL_REFERENCE = Size(n_reference=20_000, expected=16_000, batches=8, toys=1000, sets=1000)
 STREAMS = StreamSize()
-CASES = ("p-values", "streams")
+EXPO_DRAW, EXPO_SETTINGS = expo1d.reference, preset("expo1d").settings
+CASES = ("expo1d", "analytic", "permutation", "training-rows", "streams")
 
 
 class Validation:
@@ -58,42 +61,48 @@ class Validation:
         naive = self.alarms.false_alarms(self.alarms.naive)
         self._judge("wrong: p ≤ α at every look", [naive])
 
-    def p_values(self) -> None:
-        """Run the cases of p-values; the names of those that must fail begin with `wrong`."""
-        expo, settings = expo1d.reference, preset("expo1d").settings
-        plan = plan_for(expo, settings, EXPO, self.seed)
-        with self._case("EXPO-1D") as (folder, bar):
-            table = made_table(plan, EXPO, folder, self.executor, bar)
-            data = made_data(plan, EXPO, folder, self.executor, bar)
-        self._judge("EXPO-1D", against_table(table, data))
-        self.curves["EXPO-1D"] = Case.of(table, data)
+    def expo1d(self) -> None:
+        """Run EXPO-1D; with the smallest p quoted raw, or ranks left out, it must fail."""
+        plan = plan_for(EXPO_DRAW, EXPO_SETTINGS, EXPO, self.seed)
+        table, data = self._against_table("EXPO-1D", plan, EXPO)
         self._judge("wrong: smallest p raw", against_table(table, data, smallest_p_raw))
         self._judge("wrong: leave-one-out ranks", against_table(table, data, leave_one_out))
 
+    def analytic(self) -> None:
+        """Run the analytic sample in five dimensions."""
         five = Settings(n_centres=1000, width_quantiles=(0.25, 0.5, 0.75))
         plan = plan_for(five_columns, five, ANALYTIC, self.seed)
-        with self._case("analytic 5-D") as (folder, bar):
-            table = made_table(plan, ANALYTIC, folder, self.executor, bar)
-            data = made_data(plan, ANALYTIC, folder, self.executor, bar)
-        self._judge("analytic 5-D", against_table(table, data))
-        self.curves["analytic 5-D"] = Case.of(table, data)
+        self._against_table("analytic 5-D", plan, ANALYTIC)
 
-        two = Settings(widths=(0.3, 1.4))
+    def permutation(self) -> None:
+        """Run permuted labels; each data set has a table of its own."""
+        size, two = PERMUTATION, Settings(widths=(0.3, 1.4))
         with self._case("permutation") as (folder, bar):
-            ranks = permutation_ranks(expo, two, PERMUTATION, self.seed, folder, self.executor, bar)
-        self._judge("permutation", own_tables(ranks, PERMUTATION.toys))
+            ranks = permutation_ranks(EXPO_DRAW, two, size, self.seed, folder, self.executor, bar)
+        self._judge("permutation", own_tables(ranks, size.toys))
         p = {
-            what.split(",")[0]: rank / (PERMUTATION.toys + 1)
+            what.split(",")[0]: rank / (size.toys + 1)
             for what, rank in ranks.items()
             if ", min over" in what
         }
-        self.curves["permutation"] = Case(p, np.inf)  # each has a table of its own
+        self.curves["permutation"] = Case(p, np.inf)
 
-        plan = plan_for(expo, settings, SMALL_REFERENCE, self.seed)
+    def training_rows(self) -> None:
+        """Run EXPO-1D with toys drawn from the rows of a small reference, which must fail."""
+        plan = plan_for(EXPO_DRAW, EXPO_SETTINGS, SMALL_REFERENCE, self.seed)
         with self._case("small reference") as (folder, bar):
             data = made_data(plan, SMALL_REFERENCE, folder, self.executor, bar)
             table = table_from_training_rows(plan, SMALL_REFERENCE, folder, self.executor, bar)
         self._judge("wrong: toys from training rows", against_table(table, data))
+
+    def _against_table(self, name: str, plan: ReferencePlan, size: Size) -> tuple[Floats, Floats]:
+        """Judge data sets by a table of toys; give t of both."""
+        with self._case(name) as (folder, bar):
+            table = made_table(plan, size, folder, self.executor, bar)
+            data = made_data(plan, size, folder, self.executor, bar)
+        self._judge(name, against_table(table, data))
+        self.curves[name] = Case.of(table, data)
+        return table, data
 
     @contextmanager
     def _case(self, name: str) -> Iterator[tuple[Path, Callable[[int, int], None]]]:
@@ -136,10 +145,8 @@ def main() -> int:
     with process_workers() as executor:
         for seed in options.seeds:
             validation = Validation(seed, options.out, executor, console)
-            if "p-values" in options.cases:
-                validation.p_values()
-            if "streams" in options.cases:
-                validation.streams()
+            for case in options.cases:
+                getattr(validation, case.replace("-", "_"))()
             done.append(validation)
             _write(done, options.out)
     good = all(validation.as_expected() for validation in done)
