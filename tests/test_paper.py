@@ -129,9 +129,9 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr(dimuon5d, "QUICK_CENTRES", 100)
         patch.setattr(trends, "SIZES", (0.25, 1.0))
         patch.setattr(trends, "PENALTIES", (1e-6, 1e-3))
-        patch.setattr(cmsl1, "N_REFERENCE", 2000)
-        patch.setattr(cmsl1, "EXPECTED", 200.0)
-        patch.setattr(cmsl1, "CENTRES", {False: 100})
+        small = cmsl1.Size(2000, 200.0, 100)
+        alone = cmsl1.Size(2000, 150.0, 80, independent=True)
+        patch.setattr(cmsl1, "SMALL", {"": small, "independent": alone})
         yield tmp_path_factory.mktemp("paper")
 
 
