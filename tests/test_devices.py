@@ -74,7 +74,7 @@ def test_torch_makes_rows_that_do_not_fit(tmp_path: Path) -> None:
     little = learner(150_000, widths=(0.1,), device="cpu-torch", memory=48 * 1024**2)
     features = little.features(0.1)
     assert features.made is not None
-    assert isinstance(features.made.points, torch.Tensor)
+    assert isinstance(features.made.columns, torch.Tensor)
     found = [
         calibrated(tmp_path / f"{n}.null", each).table.t for n, each in enumerate((plenty, little))
     ]

@@ -379,7 +379,7 @@ def test_pooled_centres() -> None:
     settings = PLAIN.changed(centres_from="pooled", n_centres=600)
     batches = observed()
     learner = prepared(settings=settings, data=batches)
-    reference = set(map(tuple, learner.reference.tolist()))
+    reference = set(map(tuple, learner.reference[:].tolist()))
     data = {x for b in batches for x in map(tuple, learner.scaling.apply(b).tolist())}
     centres = set(map(tuple, learner.candidates.tolist()))
     assert len(centres) == 600
@@ -463,7 +463,8 @@ def test_solver_settings_arrive() -> None:
 
 def arrays_of(learner: Learner, features: Features) -> list[Floats]:
     """All arrays that fits share."""
-    shared = [learner.reference, learner.candidates, learner.scaling.shift, learner.scaling.scale]
+    shared = [learner.sample.values, learner.candidates]
+    shared += [learner.scaling.shift, learner.scaling.scale]
     shared += [features.psi, features.mean, features.to_kernel, features.s, features.centres]
     return shared + [a for a in (learner.share, features.share) if a is not None]
 

@@ -48,7 +48,8 @@ def prepared(x: Floats, width: float, *, made: bool, weighted: bool = False) -> 
         share /= share.sum()
     whole = prepare(x, x[:CENTRES], width, penalty=1e-6, expected=EXPECTED, share=share)
     stored = 4 * len(x) * whole.rank
-    budget = max(prepare_bytes(len(x), whole.rank, CENTRES, 4), math.ceil(stored / STORED)) - made
+    budget = max(prepare_bytes(len(x), whole.rank, CENTRES, 4), math.ceil(stored / STORED))
+    budget += x.nbytes - made
     found = prepare(
         x, x[:CENTRES], width, penalty=1e-6, expected=EXPECTED, share=share, memory=budget
     )
@@ -136,8 +137,13 @@ def test_memory_stays_within_the_budget() -> None:
 def test_what_cannot_be_is_refused() -> None:
     """The reference itself, the matrices of the model, the events of the batches."""
     x = reference(1)
-    with pytest.raises(MemoryBudgetError, match="the reference and the matrices of rank"):
-        prepare(x, x[:CENTRES], 0.3, penalty=1e-6, expected=EXPECTED, memory=8 * x.size)
+    for width, more, what in (
+        (0.3, 90_000, "the reduction of 80"),
+        (1e-3, 200_000, "the matrices"),
+    ):
+        budget = x.nbytes + more
+        with pytest.raises(MemoryBudgetError, match=f"the reference and {what}"):
+            prepare(x, x[:CENTRES], width, penalty=1e-6, expected=EXPECTED, memory=budget)
     features = prepared(x, 0.3, made=True)
     with pytest.raises(MemoryBudgetError, match="a block of 2 fits"):
         fit(features, batches(1, 600, 600), [EXPECTED] * 2, memory=100_000)

@@ -55,7 +55,7 @@ def by_hand(plan: PermutationPlan, width: float, order: NDArray[np.int64]) -> Fl
     Newton's method on J of METHOD §2 in the coefficients of all candidate centres, in double
     precision, and the definitions of METHOD §3: nothing of the solver is used.
     """
-    x, centres = plan.learner.reference, plan.learner.candidates
+    x, centres = plan.learner.reference[:], plan.learner.candidates
     batches = [x[order[i * SIZE : (i + 1) * SIZE]] for i in range(BATCHES)]
     reference = x[order[BATCHES * SIZE :]]
     k_r, k_c = gaussian(reference, centres, width), gaussian(centres, centres, width)

@@ -84,7 +84,7 @@ def test_weighted_pool_draws_by_weight() -> None:
     assert rows.min() >= 1000
     heavy = np.mean(rows >= 4000)
     assert abs(heavy - 0.75) < 4 * math.sqrt(0.75 * 0.25 / len(rows)) + 0.005
-    assert pool.effective_size == pytest.approx((3000 + 9000) ** 2 / (3000 + 27000))
+    assert pool.sample.effective_size == pytest.approx((3000 + 9000) ** 2 / (3000 + 27000))
 
 
 def test_pool_rules() -> None:

@@ -6,12 +6,13 @@ Together with the gate in `gofstream.sample` these are all checks of outside dat
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from gofstream.errors import ColumnError, EmptyError, GofstreamWarning, WeightError, nearest_names
-from gofstream.sample import Sample, build
+from gofstream.sample import Sample, build, pieces
 
 # Below this many reference rows per data row the noise of the reference is felt in t.
 ROWS_PER_EVENT = 5
@@ -39,7 +40,8 @@ def check_reference(reference: Sample) -> None:
     --------
     >>> check_reference(Sample.from_array([0.3, 1.2, 0.7], name="reference"))
     """
-    rows = len(drop_weightless(reference))
+    weights = reference.weights
+    rows = len(reference) if weights is None else int(np.count_nonzero(weights))
     if rows < 2:
         found = "no rows" if rows == 0 else "only one row"
         counted = "" if rows == len(reference) else " with a weight above zero"
@@ -47,7 +49,7 @@ def check_reference(reference: Sample) -> None:
             f"sample {reference.name!r} has {found}{counted}; a reference needs at least two, and "
             f"{ROWS_PER_EVENT} times as many as the data to be of use"
         )
-    for column in constant_columns(reference):
+    for column in constant_values(reference):
         warnings.warn(
             f"sample {reference.name!r}, column {column!r}: every reference event has the same "
             "value, so the column is kept unscaled; drop it if it carries no information",
@@ -114,10 +116,9 @@ def check_data(batches: Sequence[Sample], reference: Sample) -> list[Sample]:
             GofstreamWarning,
             stacklevel=2,
         )
-    counted = drop_weightless(reference)
-    for column in constant_columns(counted):
+    for column, value in constant_values(reference).items():
         for batch in matched:
-            _warn_if_varied(batch, column, counted)
+            _warn_if_varied(batch, column, value)
     return matched
 
 
@@ -171,8 +172,8 @@ def match_columns(data: Sample, reference: Sample) -> Sample:
     )
 
 
-def constant_columns(reference: Sample) -> tuple[str, ...]:
-    """Name the columns in which all events that count have one value.
+def constant_values(reference: Sample) -> dict[str, np.floating[Any]]:
+    """Give the columns in which all events that count have one value, and these values.
 
     Parameters
     ----------
@@ -181,33 +182,32 @@ def constant_columns(reference: Sample) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> constant_columns(Sample.from_columns({"a": [1, 2], "b": [3, 3]}))
-    ('b',)
+    >>> list(constant_values(Sample.from_columns({"a": [1, 2], "b": [3, 3]})))
+    ['b']
     """
-    values = drop_weightless(reference).values
-    if not len(values):
-        return ()
-    same = values.min(axis=0) == values.max(axis=0)
-    return tuple(column for column, flag in zip(reference.columns, same, strict=True) if flag)
+    low: Any = None
+    for piece in counted_pieces(reference):
+        values = piece.values
+        if low is None:
+            low = high = values[0]
+        low, high = np.minimum(low, values.min(axis=0)), np.maximum(high, values.max(axis=0))
+    if low is None:
+        return {}
+    return {c: low[j] for j, c in enumerate(reference.columns) if low[j] == high[j]}
 
 
-def drop_weightless(sample: Sample) -> Sample:
-    """Leave out rows of weight zero, which stand for no event.
-
-    Parameters
-    ----------
-    sample
-        Any sample; it is returned as it is if every row counts.
-    """
-    if sample.weights is None or not len(sample) or sample.weights.min() > 0:
-        return sample
-    return sample.take(sample.weights > 0)
+def counted_pieces(sample: Sample) -> Iterator[Sample]:
+    """Give the rows of weight above zero, in order and in memory, some at a time."""
+    for part in pieces(len(sample)):
+        if sample.weights is None or sample.weights[part].min() > 0:
+            yield sample.take(part)
+        elif len(rows := part.start + np.flatnonzero(sample.weights[part])):
+            yield sample.take(rows)
 
 
-def _warn_if_varied(batch: Sample, column: str, reference: Sample) -> None:
+def _warn_if_varied(batch: Sample, column: str, value: np.floating[Any]) -> None:
     """Report data that differ from the only value the reference has in a column."""
-    j = reference.columns.index(column)
-    value = reference.values[0, j]
+    j = batch.columns.index(column)
     # The coarser precision decides: 0.1 read as float32 is not 0.1 read as float64.
     coarse = min(batch.values.dtype, value.dtype, key=lambda dtype: dtype.itemsize)
     different = np.flatnonzero(batch.values[:, j].astype(coarse) != value.astype(coarse))

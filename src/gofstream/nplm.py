@@ -262,7 +262,7 @@ def _plan_null(
         name = f"the pool {source.sample.name!r} ({digest}) of {len(source.sample)} events"
     else:
         # As large as makes a good pool; what is left must still make a good reference.
-        rows_per_event = len(reference) * float((reference.share**2).sum())
+        rows_per_event = len(reference) / reference.effective_size
         size = math.ceil(round(POOL_WARN * total * rows_per_event, 6))
         if len(reference) - size < ROWS_PER_EVENT * total:
             return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -25,9 +25,11 @@ from gofstream.errors import (
     WeightError,
     nearest_names,
 )
+from gofstream.ondisk import OnDisk
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
-_DIGEST_ROWS = 65_536
+#: Rows looked at together, where all are looked at: no temporary is as large as the sample.
+PIECE = 65_536
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +43,8 @@ class Sample:
     Parameters
     ----------
     values
-        Shape (rows, columns). float32 is kept; other real types become float64.
+        Shape (rows, columns). float32 is kept; other real types become float64. Events that memory
+        cannot hold are `OnDisk`, of which rows can be had as of an array, and nothing else.
     columns
         One name per column.
     weights
@@ -71,9 +74,9 @@ class Sample:
         """Check everything and keep copies of the arrays."""
         _seal(self, copy=True)
 
-    def __reduce__(self) -> tuple[type[Sample], tuple[object, ...]]:
-        """Rebuild through the constructor: arrays sent to a worker would arrive writable."""
-        return Sample, (
+    def __reduce__(self) -> tuple[Callable[..., Sample], tuple[object, ...]]:
+        """Seal again: arrays sent to a worker would arrive writable."""
+        return _again, (
             self.values,
             self.columns,
             self.weights,
@@ -168,6 +171,11 @@ class Sample:
         return len(self.values)
 
     @property
+    def effective_size(self) -> float:
+        """Number of equally weighted events that would fluctuate as much."""
+        return float(len(self) if self.weights is None else 1 / np.sum(self.share**2))
+
+    @property
     def share(self) -> NDArray[np.float64]:
         """The part of the whole each event stands for: weights that sum to one."""
         if self.weights is None:
@@ -194,9 +202,9 @@ class Sample:
         header = [self.columns, angular, len(self), self.weights is not None]
         sha = hashlib.sha256(json.dumps(header).encode())
         for array in (self.values,) if self.weights is None else (self.values, self.weights):
-            for start in range(0, len(self), _DIGEST_ROWS):
+            for part in pieces(len(self)):
                 # Adding zero turns -0.0 into 0.0: equal numbers must have equal bytes.
-                block = array[start : start + _DIGEST_ROWS].astype("<f8") + 0.0
+                block = array[part].astype("<f8") + 0.0
                 sha.update(block.astype("<f8").tobytes())
         return sha.hexdigest()
 
@@ -219,17 +227,44 @@ class Sample:
         >>> Sample.from_array([3.0, 1.0, 2.0]).take(np.array([2, 0])).values.ravel().tolist()
         [2.0, 3.0]
         """
-        weights = None if self.weights is None else self.weights[rows]
         # Rows of a sealed array: either a fresh copy or a view nobody can write through.
-        return build(
-            self.values[rows],
-            self.columns,
-            weights,
-            self.units,
-            self.periodic,
-            self.name if name is None else name,
-            copy=False,
+        return self._of(
+            self.values[rows], None if self.weights is None else self.weights[rows], name
         )
+
+    def drop(self, rows: NDArray[np.int64]) -> Sample:
+        """Keep all rows but these, given in rising order; what is on disk stays there.
+
+        Examples
+        --------
+        >>> Sample.from_array([3.0, 1.0, 2.0]).drop(np.array([0, 2])).values.tolist()
+        [[1.0]]
+        """
+        weights = None if self.weights is None else np.delete(self.weights, rows)
+        if isinstance(self.values, OnDisk):
+            return self._of(self.values.without(rows), weights)
+        return self._of(np.delete(self.values, rows, axis=0), weights)
+
+    def _of(self, values: Any, weights: ArrayLike | None, name: str | None = None) -> Sample:
+        """Make a sample of rows of this one."""
+        given = (values, self.columns, weights, self.units, self.periodic, name or self.name)
+        return build(*given, copy=False, known=True)
+
+
+def pieces(rows: int) -> Iterator[slice]:
+    """Cut so many rows into pieces.
+
+    Examples
+    --------
+    >>> [(part.start, part.stop) for part in pieces(100_000)]
+    [(0, 65536), (65536, 100000)]
+    """
+    return (slice(start, min(start + PIECE, rows)) for start in range(0, rows, PIECE))
+
+
+def _again(values: Any, *others: Any) -> Sample:
+    """Make a sample that was sent here. What is on disk is not read before it is needed."""
+    return build(values, *others, copy=False, known=True)
 
 
 def build(
@@ -241,21 +276,28 @@ def build(
     name: str,
     *,
     copy: bool,
+    known: bool = False,
 ) -> Sample:
-    """Build a sample; without `copy`, from an array that nobody else can write."""
+    """Build a sample; without `copy`, from an array that nobody else can write.
+
+    Values that are `known` were those of a sample before, and are not looked at again.
+    """
     sample = object.__new__(Sample)
     given = (values, columns, weights, units or {}, periodic, name)
     for key, content in zip(Sample.__dataclass_fields__, given, strict=True):
         object.__setattr__(sample, key, content)
-    _seal(sample, copy=copy)
+    _seal(sample, copy=copy, known=known)
     return sample
 
 
-def _seal(sample: Sample, *, copy: bool) -> None:
+def _seal(sample: Sample, *, copy: bool, known: bool = False) -> None:
     """Check all fields of a sample and replace them by read-only ones: the one gate."""
     where = f"sample {sample.name!r}"
-    # `copy=None` copies only where type or memory order call for it.
-    values = np.array(_real(sample.values, where), order="C", copy=True if copy else None)
+    values = sample.values
+    if not isinstance(values, OnDisk):
+        # `copy=None` copies only where type or memory order call for it.
+        values = np.array(_real(values, where), order="C", copy=True if copy else None)
+        values.flags.writeable = False
     columns = _names(sample.columns)
     periodic = frozenset(_names(sample.periodic))
     _check_columns(values, columns, where)
@@ -266,8 +308,8 @@ def _seal(sample: Sample, *, copy: bool) -> None:
                     f"{where}: {kind} given for unknown column {column!r}; "
                     f"{nearest_names(column, columns)}"
                 )
-    _check_values(values, columns, where)
-    values.flags.writeable = False
+    if not known:
+        _check_values(values, columns, where)
     weights = sample.weights
     if weights is not None:
         weights = np.array(_real(weights, f"{where}, weights"), np.float64)
@@ -341,26 +383,43 @@ def _check_columns(values: NDArray[np.floating[Any]], columns: tuple[str, ...], 
 
 
 def _check_values(values: NDArray[np.floating[Any]], columns: tuple[str, ...], where: str) -> None:
-    if not len(values):
-        return
-    # The extremes of a column tell whether all is well without a temporary the size of the data.
+    largest = np.zeros(len(columns))
+    # The extremes of a column tell whether all is well.
     with np.errstate(invalid="ignore"):
-        largest = np.maximum(values.max(axis=0), -values.min(axis=0))
+        for part in pieces(len(values)):
+            piece = values[part]
+            largest = np.maximum(largest, np.maximum(piece.max(axis=0), -piece.min(axis=0)))
     for column, extreme, j in zip(columns, largest, range(len(columns)), strict=True):
         if not np.isfinite(extreme):
-            bad = np.flatnonzero(~np.isfinite(values[:, j]))
+            found = _first(values, j, lambda x: ~np.isfinite(x))
             raise NonFiniteError(
-                f"{where}, column {column!r}: {len(bad)} of {len(values)} values are not finite, "
-                f"the first is {values[bad[0], j]} at row {bad[0]} (counted from 0); drop or "
-                "repair these events"
+                f"{where}, column {column!r}: {found[0]} of {len(values)} values are not finite, "
+                f"the first is {found[2]} at row {found[1]} (counted from 0); drop or repair these "
+                "events"
             )
         if extreme > FLOAT32_MAX:
-            bad = np.flatnonzero(np.abs(values[:, j]) > FLOAT32_MAX)
+            found = _first(values, j, lambda x: np.abs(x) > FLOAT32_MAX)
             raise RangeError(
-                f"{where}, column {column!r}: {len(bad)} of {len(values)} values overflow float32, "
-                f"the first is {values[bad[0], j]} at row {bad[0]} (counted from 0); use a larger "
-                "unit, or drop events that hold a filler value"
+                f"{where}, column {column!r}: {found[0]} of {len(values)} values overflow float32, "
+                f"the first is {found[2]} at row {found[1]} (counted from 0); use a larger unit, "
+                "or drop events that hold a filler value"
             )
+
+
+def _first(
+    values: NDArray[np.floating[Any]],
+    j: int,
+    bad: Callable[[NDArray[np.floating[Any]]], NDArray[np.bool_]],
+) -> tuple[int, int, Any]:
+    """Count the bad values of a column that has some; tell where the first is, and what."""
+    count, row, value = 0, 0, None
+    for part in pieces(len(values)):
+        column = values[part][:, j]
+        which = np.flatnonzero(bad(column))
+        if len(which) and not count:
+            row, value = part.start + int(which[0]), column[which[0]]
+        count += len(which)
+    return count, row, value
 
 
 def _check_weights(weights: NDArray[np.float64], rows: int, where: str) -> None:

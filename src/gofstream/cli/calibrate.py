@@ -11,6 +11,7 @@ from gofstream.cli.options import (
     Counting,
     Reading,
     Running,
+    scratch_in,
     with_counting,
     with_reading,
     with_running,
@@ -48,26 +49,27 @@ def make_null(
     reference: str, path: Path, running: Running, reading: Reading, counting: Counting
 ) -> None:
     """Make toys without looking at data."""
-    _, plan = planned(reference, running, reading, counting)
-    path.parent.mkdir(parents=True, exist_ok=True)
     toys = counting.toys
-    with running.workers() as executor, running.bar(f"{toys} toys") as progress:
-        table = make_toys(plan, toys, path, executor, progress=progress).table
+    with scratch_in(path.parent) as scratch:
+        _, plan = planned(reference, running, reading, counting, scratch)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with running.workers() as executor, running.bar(f"{toys} toys") as progress:
+            table = make_toys(plan, toys, path, executor, progress=progress).table
     if running.json:
         click.echo(json.dumps(dict(table.about) | {"toys": toys, "path": str(path)}))
     running.console.print(f"{toys} toys from {plan.source_name}: {path}", highlight=False)
 
 
 def planned(
-    reference: str, running: Running, reading: Reading, counting: Counting
+    reference: str, running: Running, reading: Reading, counting: Counting, scratch: Path
 ) -> tuple[Events, ReferencePlan]:
     """Read the reference, and a pool if there is one, and plan toys."""
     if counting.expected is None:
         raise InputError("without data --expected must say how many events there will be")
     with running.bar("reading", "rows") as progress:
-        known = reading.reference((reference,), progress)
+        known = reading.reference((reference,), progress, scratch)
         pool = counting.pool
-        further = reading.like(known, pool, "pool", progress) if pool else None
+        further = reading.like(known, pool, "pool", progress, scratch) if pool else None
     plan = plan_null(
         known.sample,
         settings=running.settings,

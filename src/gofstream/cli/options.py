@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
+import shutil
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -115,17 +117,30 @@ class Reading:
     seed: int
     memory: int
 
-    def reference(self, files: tuple[str, ...], progress: Progress) -> Events:
-        """Read the reference: it may have weights, and too many rows."""
+    def reference(
+        self, files: tuple[str, ...], progress: Progress, scratch: Path | None = None
+    ) -> Events:
+        """Read the reference: it may have weights, and too many rows for memory."""
         return self._read(
-            files, "reference", progress, self.columns, weight=self.weight, rows=self.rows
+            files,
+            "reference",
+            progress,
+            self.columns,
+            weight=self.weight,
+            rows=self.rows,
+            scratch=scratch,
         )
 
     def like(
-        self, reference: Events, files: tuple[str, ...], name: str, progress: Progress
+        self,
+        reference: Events,
+        files: tuple[str, ...],
+        name: str,
+        progress: Progress,
+        scratch: Path | None = None,
     ) -> Events:
         """Read events to be compared with the reference: the same columns, all rows."""
-        return self._read(files, name, progress, reference.sample.columns)
+        return self._read(files, name, progress, reference.sample.columns, scratch=scratch)
 
     def _read(
         self,
@@ -148,6 +163,16 @@ class Reading:
             progress=progress,
             **more,
         )
+
+
+@contextmanager
+def scratch_in(folder: Path) -> Iterator[Path]:
+    """Name a place for events that memory cannot hold; what is there at the end is deleted."""
+    place = folder / f".events-{os.getpid()}"
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from gofstream.cli.options import (
     Numbers,
     Reading,
     Running,
+    scratch_in,
     with_counting,
     with_reading,
     with_running,
@@ -74,22 +75,23 @@ def power(
     """
     if not all(math.isfinite(rate) and rate > 0 for rate in rates):
         raise InputError(f"rates must be positive and finite, got {list(rates)}")
-    known, plan = planned(reference, running, reading, counting)
-    with running.bar("reading", "rows") as progress:
-        added = Pool(reading.like(known, signal, "signal", progress).sample)
-    added.check(max(rates) * float(plan.expected.sum()))
-    with running.workers() as executor, running.bar("toys") as progress:
-        found = power_study(
-            plan,
-            added,
-            rates,
-            toys=counting.toys,
-            signal_toys=signal_toys,
-            # Toys know their reference by its digest, but not their signal.
-            folder=out / f"toys-{added.sample.digest()[:8]}",
-            executor=executor,
-            progress=progress,
-        )
+    with scratch_in(out) as scratch:
+        known, plan = planned(reference, running, reading, counting, scratch)
+        with running.bar("reading", "rows") as progress:
+            added = Pool(reading.like(known, signal, "signal", progress, scratch).sample)
+        added.check(max(rates) * float(plan.expected.sum()))
+        with running.workers() as executor, running.bar("toys") as progress:
+            found = power_study(
+                plan,
+                added,
+                rates,
+                toys=counting.toys,
+                signal_toys=signal_toys,
+                # Toys know their reference by its digest, but not their signal.
+                folder=out / f"toys-{added.sample.digest()[:8]}",
+                executor=executor,
+                progress=progress,
+            )
     _tell(found, rates, level, out, running)
 
 

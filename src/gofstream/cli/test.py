@@ -14,6 +14,7 @@ from gofstream.cli.options import (
     Reading,
     Running,
     Units,
+    scratch_in,
     with_counting,
     with_reading,
     with_running,
@@ -74,27 +75,28 @@ def test(
     if blind:
         make_null(reference, path, running, reading, counting)
         return
-    with running.bar("reading", "rows") as progress:
-        known = reading.reference((reference,), progress)
-        seen = reading.like(known, data, "data", progress)
-        pool = counting.pool
-        further = reading.like(known, pool, "pool", progress) if pool else None
-    with running.workers() as executor, running.bar(f"{counting.toys} toys") as progress:
-        record = judge_events(
-            seen,
-            known,
-            settings=running.settings,
-            pool=further,
-            toys=counting.toys,
-            null=path,
-            level=level,
-            units=dict(units),
-            seed=running.seed,
-            command=("gofstream", *sys.argv[1:]),
-            executor=executor,
-            progress=progress,
-            **counting.options,
-        )
+    with scratch_in(out) as scratch:
+        with running.bar("reading", "rows") as progress:
+            known = reading.reference((reference,), progress, scratch)
+            seen = reading.like(known, data, "data", progress)
+            pool = counting.pool
+            further = reading.like(known, pool, "pool", progress, scratch) if pool else None
+        with running.workers() as executor, running.bar(f"{counting.toys} toys") as progress:
+            record = judge_events(
+                seen,
+                known,
+                settings=running.settings,
+                pool=further,
+                toys=counting.toys,
+                null=path,
+                level=level,
+                units=dict(units),
+                seed=running.seed,
+                command=("gofstream", *sys.argv[1:]),
+                executor=executor,
+                progress=progress,
+                **counting.options,
+            )
     out.mkdir(parents=True, exist_ok=True)
     record.save(out / "result.json")
     write_whole(out / "report.html", render(record))

@@ -65,6 +65,7 @@ def read(
     carry: Sequence[str] = (),
     units: Mapping[str, str] | None = None,
     memory: int = 4 * 1024**3,
+    scratch: Path | None = None,
     seed: int = 0,
     name: str | None = None,
     allow_empty: bool = False,
@@ -73,7 +74,7 @@ def read(
     """Read events from Parquet, Arrow, ROOT, HDF5, NumPy or CSV files.
 
     Several files are one sample. They are read in pieces, and only the columns that are needed, so
-    files can be larger than memory; what is kept must fit.
+    files can be larger than memory; what is kept must fit, or go to a file of its own.
 
     Parameters
     ----------
@@ -97,6 +98,10 @@ def read(
         Columns to keep beside those to fit.
     memory
         Bytes this may take.
+    scratch
+        Folder to which the columns to fit go, in one file of plain numbers, if they would take more
+        than half of `memory`: the sample is then `OnDisk`. Weights, carried columns and events
+        drawn by `rows` stay in memory. Without it, what does not fit is refused.
     seed
         Of the draw of `rows`.
     name
@@ -145,7 +150,7 @@ def read(
     empty = np.empty((0, len(wanted.columns)))
     build(empty, wanted.columns, None, units, periodic, name, copy=False)
     draw = None if rows is None else Draw(rows, seed)
-    found = gather(heads, wanted, tree, draw, memory, progress)
+    found = gather(heads, wanted, tree, draw, memory, scratch, progress)
     if not len(found.values) and not allow_empty:
         selected = "" if where is None else f" that fulfil {where!r}"
         total = sum(count for count, _ in found.counts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -48,7 +49,7 @@ class Wanted:
 class Gathered:
     """What was kept; `counts` are, for each file, its rows and how many of them were kept."""
 
-    values: NDArray[Any]
+    values: Any
     weights: NDArray[np.float64] | None
     carried: Mapping[str, NDArray[Any]]
     counts: list[tuple[int, int]]
@@ -65,6 +66,7 @@ def gather(
     tree: str | None,
     draw: Draw | None,
     memory: int,
+    scratch: Path | None,
     progress: Callable[[int, int], None],
 ) -> Gathered:
     """Go through files once, keep all events or those drawn, and refuse missing values.
@@ -77,7 +79,7 @@ def gather(
         What to read of them.
     draw
         Which events to keep; None for all.
-    memory, progress
+    memory, scratch, progress
         As for `read`.
     """
     at_once = rows_at_once(len(wanted.all), memory)
@@ -96,6 +98,7 @@ def gather(
         memory,
         _ROOM * 8 * at_once * len(wanted.all),
         aside_per_row,
+        scratch if draw is None else None,
     )
     total = sum(head.rows for head in heads)
     spare = 0 if draw is None else draw.rows // 8

@@ -1,14 +1,16 @@
-"""Rows that are kept while files are read: in memory once, and never more than allowed."""
+"""Rows that are kept while files are read: never more in memory than allowed; else on disk."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.errors import refuse_beyond
+from gofstream.ondisk import OnDisk, Writer
 
 _FEWER = "read fewer columns, keep fewer rows with `rows`, or select with `where`"
 # Rows moved at once.
@@ -28,6 +30,8 @@ class Kept:
         Bytes that may be used in all.
     aside, aside_per_row
         Bytes of them that are needed for other things.
+    scratch
+        Folder for a matrix that would take more than half of them, which then goes to a file.
     """
 
     def __init__(
@@ -38,38 +42,56 @@ class Kept:
         memory: int,
         aside: int,
         aside_per_row: int,
+        scratch: Path | None = None,
     ) -> None:
         self.count = 0
         self.memory = memory
         self.aside = aside
-        own = width * dtype.itemsize + sum(each.itemsize for each in beside)
-        self.row_bytes = own + aside_per_row
+        self.scratch = scratch
+        self.row_bytes = sum(each.itemsize for each in beside) + aside_per_row
         self._matrix: NDArray[Any] = np.empty((0, width), dtype)
         self._beside: list[NDArray[Any]] = [np.empty(0, each) for each in beside]
+        self._file: Writer | None = None
+        self._room = 0
 
     def reserve(self, rows: int) -> None:
         """Make room for exactly this many rows, or refuse to."""
         needed = rows * self.row_bytes + self.aside
+        if self._file is None:
+            matrix = rows * self._matrix.shape[1] * self._matrix.itemsize
+            # Half of it may stay: the rest is for what is done with the events.
+            if self.scratch is None or max(2 * matrix, needed + matrix) <= self.memory:
+                needed += matrix
+            else:
+                self._file = Writer(self.scratch, self._matrix.shape[1], self._matrix.dtype)
+                self._file.append(self._matrix[: self.count])
+                self._matrix = self._matrix[:0].copy()
         what = f"reading {self._matrix.shape[1]} columns of {rows} events"
         refuse_beyond(self.memory, needed, what, _FEWER)
         for array in self._arrays:
             # In place, so that old and new are not in memory together; nobody else has a view.
             array.resize((rows, *array.shape[1:]), refcheck=False)
+        self._room = rows
 
     def append(
         self, columns: Sequence[NDArray[Any]], beside: Sequence[NDArray[Any] | int], rows: int
     ) -> None:
         """Keep some more rows."""
         end = self.count + rows
-        if end > len(self._matrix):
+        if end > self._room:
             # A quarter more than needed, if it fits: growing by every piece would take for ever.
-            fits = (self.memory - self.aside) // self.row_bytes
-            self.reserve(max(end, min(end * 5 // 4, fits)))
+            self.reserve(max(end, min(end * 5 // 4, self._fitting)))
         new = slice(self.count, end)
         # A number too large for float64 becomes inf, which the caller has looked for.
         with np.errstate(over="ignore"):
+            if self._file is None:
+                matrix = self._matrix[new]
+            else:
+                matrix = np.empty((rows, len(columns)), self._matrix.dtype)
             for j, column in enumerate(columns):
-                self._matrix[new, j] = column
+                matrix[:, j] = column
+            if self._file is not None:
+                self._file.append(matrix)
             for j, extra in enumerate(beside):
                 # Integers of which one is missing go on as numbers that can be NaN.
                 whole = self._beside[j].dtype.kind in "biu"
@@ -91,14 +113,21 @@ class Kept:
         """Look at one of the columns beside the matrix; not to be held while rows are added."""
         return self._beside[j][: self.count]
 
-    def finish(self) -> tuple[NDArray[Any], list[NDArray[Any]]]:
+    def finish(self) -> tuple[NDArray[Any] | OnDisk, list[NDArray[Any]]]:
         """Give the arrays, cut to size."""
         self.reserve(self.count)
-        return self._matrix, self._beside
+        return self._matrix if self._file is None else self._file.finish(), self._beside
 
     @property
     def _arrays(self) -> list[NDArray[Any]]:
-        return [self._matrix, *self._beside]
+        return [*([self._matrix] if self._file is None else []), *self._beside]
+
+    @property
+    def _fitting(self) -> int:
+        """Rows that there is room for where they are now."""
+        row = self._matrix.shape[1] * self._matrix.itemsize if self._file is None else 0
+        most = (self.memory - self.aside) // max(row + self.row_bytes, 1)
+        return min(most, self.memory // 2 // row) if self.scratch and row else most
 
 
 class Draw:

@@ -23,14 +23,27 @@ _ENDING = ".npy"
 
 def open_npy(path: Path, stack: ExitStack, tree: str | None = None) -> Table:
     """Open a `.npy` file: a matrix, one column, or a structured array."""
-    values: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    if values.ndim == 1 and values.dtype.names is None:
-        values = values[:, np.newaxis]
-    layout = lay_out({path.name: Array(values.dtype, values.shape)}, path, ())
+    # Mapped for a moment, to learn where the numbers are. Pages of it would count as memory.
+    mapped: np.memmap[Any, Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    dtype, begin, by_column = mapped.dtype, mapped.offset, not mapped.flags.c_contiguous
+    shape = (*mapped.shape, 1) if mapped.ndim == 1 and dtype.names is None else mapped.shape
+    layout = lay_out({path.name: Array(dtype, shape)}, path, ())
+    file = stack.enter_context(path.open("rb", buffering=0))
+
+    def numbers(first: int, count: int) -> NDArray[Any]:
+        file.seek(begin + first * dtype.itemsize)
+        return np.fromfile(file, dtype, count)
 
     def take(names: Sequence[str], start: int, stop: int) -> Piece:
-        rows = values[start:stop]
-        places = {name: layout.places[name][1] for name in names}
+        places, count = {name: layout.places[name][1] for name in names}, stop - start
+        if by_column:
+            return {
+                n: numbers(int(at or 0) * layout.rows + start, count) for n, at in places.items()
+            }
+        width = math.prod(shape[1:])
+        rows = numbers(start * width, count * width)
+        if dtype.names is None:
+            rows = rows.reshape(count, width)
         return {n: rows[:, at] if isinstance(at, int) else rows[at] for n, at in places.items()}
 
     return Table(layout.columns, layout.rows, sliced(layout.rows, take))

@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from array_api_compat import array_namespace, to_device
 from numpy.typing import NDArray
+
+
+class Points(Protocol):
+    """Scaled events, of which some can be had at a time: an array, or `ScaledRows`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Events and features."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that they take."""
+        ...
+
+    def __len__(self) -> int:
+        """Count the events."""
+        ...
+
+    def __getitem__(self, rows: slice | NDArray[np.int64], /) -> NDArray[np.float64]:
+        """Give some of them."""
+        ...
 
 
 def to_numpy(array: Any) -> NDArray[Any]:

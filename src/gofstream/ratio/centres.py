@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack, solve_triangular
 
 from gofstream.errors import GofstreamWarning
+from gofstream.ratio.arrays import Points
 from gofstream.ratio.kernel import gaussian, log_gaussian
 
 Floats = NDArray[np.float64]
@@ -49,7 +50,7 @@ def default_count(n_total: float, factor: float = 1.0) -> int:
 
 
 def draw_candidates(
-    reference: Floats,
+    reference: Points,
     count: int,
     rng: np.random.Generator,
     *,
@@ -66,16 +67,16 @@ def draw_candidates(
     data : if given, centres come from reference and data pooled, as published. That looks at the
         data, so it has to be repeated inside every pseudo-experiment (METHOD §4).
     """
-    pool = reference if data is None else np.concatenate([reference, data])
+    own, extra = len(reference), 0 if data is None else len(data)
     chance = None
     if share is not None:
         # A data event counts as a reference event of average weight does.
-        extra = 0 if data is None else len(data)
-        chance = np.append(share, np.full(extra, 1 / len(reference)))
+        chance = np.append(share, np.full(extra, 1 / own))
         chance = chance / chance.sum()
         count = min(count, int(np.count_nonzero(chance)))
-    rows = rng.choice(len(pool), size=min(count, len(pool)), replace=False, p=chance)
-    return np.ascontiguousarray(pool[np.sort(rows)], dtype=np.float64)
+    rows = np.sort(rng.choice(own + extra, size=min(count, own + extra), replace=False, p=chance))
+    drawn = reference[rows[rows < own]]
+    return drawn if data is None else np.concatenate([drawn, data[rows[rows >= own] - own]])
 
 
 def reduction_bytes(candidates: int, rank: int) -> int:
@@ -163,7 +164,7 @@ def _in_blocks(candidates: Floats, width: float, tolerance: float, most: int) ->
 
 
 def uncovered(
-    events: Floats, centres: Floats, width: float, *, rows: int = 4096
+    events: Points, centres: Floats, width: float, *, rows: int = 4096
 ) -> NDArray[np.bool_]:
     """Which events lie farther than three widths from every centre, where f cannot see them."""
     limit = -(REACH**2) / 2

@@ -36,7 +36,8 @@ def place(features: Features, device: Device) -> Features:
 
     made = features.made
     if made is not None:
-        made = replace(made, points=moved(made.points), columns=moved(made.columns))
+        # The points stay: a chunk of them at a time is sent over, and there may be more than fit.
+        made = replace(made, columns=moved(made.columns))
     return replace(
         features,
         psi=moved(features.psi),

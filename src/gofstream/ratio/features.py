@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from gofstream.errors import refuse_beyond
-from gofstream.ratio.arrays import nbytes, to_numpy
+from gofstream.ratio.arrays import Points, nbytes, to_numpy
 from gofstream.ratio.centres import BLOCK, REACH, Centres, reduce_centres, reduction_bytes
 from gofstream.ratio.kernel import KernelRows, gaussian
 from gofstream.ratio.linalg import (
@@ -74,6 +74,7 @@ class Features:
     expected : N(R) of the nominal batch the whitening was made for.
     penalty_n : λN of that batch.
     precision : the working precision: of stored rows, and what fits are converged to.
+    held : bytes of the reference that they were made of.
     """
 
     width: float
@@ -88,10 +89,11 @@ class Features:
     expected: float
     penalty_n: float
     precision: str
+    held: int
 
     @property
     def _there(self) -> Any:
-        return self.psi if self.made is None else self.made.points
+        return self.psi if self.made is None else self.made.columns
 
     @property
     def rank(self) -> int:
@@ -110,13 +112,13 @@ class Features:
 
     @property
     def nbytes(self) -> int:
-        """Memory the features take."""
-        return nbytes(self._there, self.to_kernel, self.s)
+        """Memory the features take, with the reference."""
+        return self.held + nbytes(self._there, self.to_kernel, self.s)
 
     @property
     def n_reference(self) -> int:
         """Number of rows of the reference."""
-        return int(self._there.shape[0])
+        return int(self.psi.shape[0]) if self.made is None else len(self.made.points)
 
     def chunks(self, columns: int) -> Iterator[tuple[Any, Any]]:
         """Yield (rows, share) in chunks that stay in cache while ``columns`` fits use them.
@@ -211,7 +213,7 @@ def rows_are_stored(
 
 
 def prepare(
-    reference: Floats,
+    reference: Points,
     candidates: Floats,
     width: float,
     *,
@@ -243,14 +245,15 @@ def prepare(
     True
     """
     dtype, count = np.dtype(precision), len(candidates)
-    what = f"the reduction of {count} candidate centres"
-    refuse_beyond(memory, reduction_bytes(count, BLOCK), what)
-    centres = reduce_centres(candidates, width, penalty, memory=memory)
-    stored = rows_are_stored(len(reference), centres.rank, count, dtype.itemsize, memory)
+    held = reference.nbytes
+    what = f"the reference and the reduction of {count} candidate centres"
+    refuse_beyond(memory, held + reduction_bytes(count, BLOCK), what)
+    centres = reduce_centres(candidates, width, penalty, memory=memory - held)
+    stored = rows_are_stored(len(reference), centres.rank, count, dtype.itemsize, memory - held)
     if not stored:
         refuse_beyond(
             memory,
-            prepare_bytes(0, centres.rank, count, dtype.itemsize) + 8 * reference.size,
+            held + prepare_bytes(0, centres.rank, count, dtype.itemsize),
             f"the reference and the matrices of rank {centres.rank} (width {width:g})",
         )
     return features_of(
@@ -266,7 +269,7 @@ def prepare(
 
 
 def features_of(
-    reference: Floats,
+    reference: Points,
     centres: Centres,
     width: float,
     *,
@@ -307,6 +310,7 @@ def features_of(
         expected=expected,
         penalty_n=penalty_n,
         precision=precision,
+        held=reference.nbytes,
     )
     if psi is None:
         for rows, own in features.chunks(RUN):
@@ -321,7 +325,7 @@ def features_of(
     return features
 
 
-def _project(x: Floats, centres: Centres, width: float, dtype: np.dtype[Any]) -> Floats:
+def _project(x: Points, centres: Centres, width: float, dtype: np.dtype[Any]) -> Floats:
     """Give φ of the reference."""
     phi = np.empty((len(x), centres.rank), dtype=dtype)
     for part in _slabs(len(x)):
@@ -345,7 +349,7 @@ def gram_rows(rank: int) -> int:
     return max(GRAM_ROWS, GRAM_FACTOR * rank)
 
 
-def gram_of_part(x: Floats, centres: Centres, width: float, share: Floats | None = None) -> Floats:
+def gram_of_part(x: Points, centres: Centres, width: float, share: Floats | None = None) -> Floats:
     """Estimate Σ_R share φφᵀ from as many rows as determine it."""
     wanted = gram_rows(centres.rank)
     gram, seen = np.zeros((centres.rank, centres.rank)), 0.0

@@ -54,7 +54,7 @@ class KernelRows:
     Attributes
     ----------
     points : (n, D) scaled.
-    columns : (D + 2, r) the factor of the centres.
+    columns : (D + 2, r) the factor of the centres, in the array library that makes the rows.
     width : σ.
 
     Examples
@@ -71,15 +71,16 @@ class KernelRows:
 
     @classmethod
     def of(cls, points: Any, centres: NDArray[np.float64], width: float) -> KernelRows:
-        """Prepare the factor of the centres."""
-        xp = array_namespace(points)
+        """Prepare the factor of the centres, where the points are."""
+        like = points[:0]
         _, columns = factors(centres, centres, width)
-        made = xp.asarray(columns, dtype=points.dtype, device=device(points))
+        made = array_namespace(like).asarray(columns, dtype=like.dtype, device=device(like))
         return cls(points, made, width)
 
     def rows(self, part: slice) -> Any:
         """Give the rows of some points."""
-        return self.values(self.points[part, :])
+        xp = array_namespace(self.columns)
+        return self.values(xp.asarray(self.points[part], device=device(self.columns)))
 
     def values(self, points: Any) -> Any:
         """Give the rows of any points."""

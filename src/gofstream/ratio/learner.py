@@ -17,10 +17,10 @@ from gofstream.ratio.devices import place
 from gofstream.ratio.features import Features, prepare
 from gofstream.ratio.model import LogRatio, LogRatios
 from gofstream.ratio.penalty import PenaltyTrial, smallest_stable
-from gofstream.ratio.scaling import Scaling
+from gofstream.ratio.scaling import ScaledRows, Scaling
 from gofstream.ratio.solver import Fit, fit
 from gofstream.ratio.widths import distance_quantiles
-from gofstream.sample import Sample
+from gofstream.sample import Sample, pieces
 from gofstream.settings import Settings
 
 Floats = NDArray[np.float64]
@@ -42,11 +42,14 @@ class Learner:
     Make one with `Learner.prepare`. All its choices follow from the reference and the seed, unless
     the settings ask for centres that look at the data. Those are chosen by `centred_on`, for the
     data and again for every pseudo-experiment; a learner that waits for them cannot make features.
+
+    The reference may be on disk: nothing here, nor in what is made of it, is as large in memory,
+    unless it fits. Event weights are the exception.
     """
 
     settings: Settings
     scaling: Scaling
-    reference: Floats
+    reference: ScaledRows
     share: Floats | None
     digest: str
     expected: float
@@ -55,7 +58,11 @@ class Learner:
     waiting: bool
     penalty: float
     penalty_trials: tuple[PenaltyTrial, ...]
-    sample: Sample
+
+    @property
+    def sample(self) -> Sample:
+        """The reference as it was given."""
+        return self.reference.sample
 
     @classmethod
     def prepare(
@@ -85,7 +92,9 @@ class Learner:
         check_reference(reference)
         check_expected([expected])
         scaling = Scaling.learn(reference, settings.scaling)
-        scaled = scaling.apply(reference)
+        scaled = ScaledRows(reference, scaling)
+        for part in pieces(len(reference)):  # events that are too far out are refused
+            scaling.apply(reference, part)
         share = None if reference.weights is None else reference.share
         count = settings.n_centres or default_count(
             len(reference) + expected, settings.centre_factor
@@ -120,7 +129,6 @@ class Learner:
             waiting=settings.data_dependent,
             penalty=penalty,
             penalty_trials=trials,
-            sample=reference,
         )
 
     def about(self) -> dict[str, Any]:

@@ -308,7 +308,7 @@ class Block:
         xp, features = self.xp, self.features
         coefficients = features.inward(z)
         gradient, flatness, seen = np.zeros_like(z), np.zeros(z.shape[1]), 0.0
-        excess: list[Any] = []
+        total = np.zeros(z.shape[1])
         ones: Any = None
         kept = None if self.labels is None else self.labels.kept[:, who]
         start = 0
@@ -333,7 +333,7 @@ class Block:
                 else:
                     f = xp.exp(psi @ coefficients)
                 f -= 1
-                excess += _run_sums(xp, weights, f)
+                total += _sums(xp, weights, f)
                 f += 2
                 f = np.divide(-2, f, out=f) if fast else -2 / f
                 f += 1
@@ -347,7 +347,6 @@ class Block:
                     gradient += np.dot(psi.T, f, out=pulled)
                 else:
                     gradient += to_numpy(xp.matrix_transpose(psi) @ f)
-        total = to_numpy(xp.concat(excess)).sum(axis=0, dtype=np.float64)
         gradient = features.outward(gradient)
         if features.share is None:
             gradient /= self.n_reference
@@ -498,17 +497,19 @@ def weighted_sums(weights: Any, rows: Any) -> Any:
     return (weights[:, None, :] @ rows)[:, 0, :]
 
 
-def _run_sums(xp: Any, weights: Any, f: Any) -> list[Any]:
-    """Σ weights f for each column over every run of rows, to be summed in float64.
+def _sums(xp: Any, weights: Any, f: Any) -> Floats:
+    """Σ weights f for each column: over every run of rows as it is, then in float64.
 
     t is a small difference of this times N(R), so its rounding matters most.
     """
     count, columns = f.shape
     whole = count // RUN * RUN
     runs = xp.reshape(f[:whole, :], (-1, RUN, columns))
-    sums = xp.reshape(weights[:whole], (-1, 1, RUN)) @ runs
-    rest = [] if whole == count else [weights[None, whole:] @ f[whole:, :]]
-    return [xp.reshape(sums, (-1, columns)), *rest]
+    sums = to_numpy(xp.reshape(weights[:whole], (-1, 1, RUN)) @ runs)
+    total = sums.sum(axis=(0, 1), dtype=np.float64)
+    if whole < count:
+        total += to_numpy(weights[None, whole:] @ f[whole:, :])[0]
+    return np.asarray(total)
 
 
 def misfit(f: Any) -> Any:

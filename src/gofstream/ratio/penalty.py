@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.errors import GofstreamWarning, NumericalError
+from gofstream.ratio.arrays import Points
 from gofstream.ratio.features import prepare
 from gofstream.ratio.solver import fit
 
@@ -32,7 +33,7 @@ class PenaltyTrial:
 
 
 def smallest_stable(
-    reference: Floats,
+    reference: Points,
     candidates: Floats,
     width: float,
     *,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.checks import drop_weightless
+from gofstream.checks import counted_pieces
 from gofstream.errors import ColumnError, EmptyError, FormatError, RangeError
 from gofstream.sample import Sample
 
@@ -62,18 +62,16 @@ class Scaling:
         >>> scaling.shift, scaling.scale
         (array([2.]), array([1.]))
         """
-        counted = drop_weightless(reference)
-        if not len(counted):
+        if not len(reference):
             raise EmptyError(
                 f"sample {reference.name!r} has no rows to learn a scaling from; give a reference "
                 "of at least two"
             )
-        share = None if counted.weights is None else counted.share
         # Rounding of the angle itself moves cos and sin by this much, which is not a spread.
-        rounding = 16 * float(np.finfo(counted.values.dtype).eps)
+        rounding = 16 * float(np.finfo(reference.values.dtype).eps)
         pairs = [
-            _shift_and_scale(feature, share, rule, rounding if angular else 0.0)
-            for feature, angular in _features(counted, reference.periodic)
+            _shift_and_scale(*found, rule, rounding if angular else 0.0)
+            for found, (_, angular) in zip(_moments(reference), _names(reference), strict=True)
         ]
         shift, scale = np.array(pairs).T
         return cls(reference.columns, reference.periodic, _sealed(shift), _sealed(scale), rule)
@@ -81,21 +79,19 @@ class Scaling:
     @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the features, such as "cos phi" and "sin phi" for an angle "phi"."""
-        return tuple(
-            name
-            for column in self.columns
-            for name in (
-                (f"cos {column}", f"sin {column}") if column in self.periodic else (column,)
-            )
-        )
+        return tuple(name for name, _ in _names(self))
 
-    def apply(self, sample: Sample) -> NDArray[np.float64]:
+    def apply(
+        self, sample: Sample, rows: slice | NDArray[np.int64] = slice(None)
+    ) -> NDArray[np.float64]:
         """Scale the events of a sample.
 
         Parameters
         ----------
         sample
             Has the columns this was learnt on, in the same order.
+        rows
+            Which of its events; all, by default.
 
         Returns
         -------
@@ -120,18 +116,21 @@ class Scaling:
                 f"sample {sample.name!r} has columns {sample.columns}, but the scaling was learnt "
                 f"on {self.columns}; reorder with gofstream.checks.match_columns"
             )
-        scaled = np.empty((len(sample), len(self.shift)))
-        for j, (feature, _) in enumerate(_features(sample, self.periodic)):
-            scaled[:, j] = (feature - self.shift[j]) / self.scale[j]
-            far = np.abs(scaled[:, j]).max(initial=0.0)
-            if far > LARGEST:
-                row = int(np.abs(scaled[:, j]).argmax())
-                raise RangeError(
-                    f"sample {sample.name!r}, column {self.feature_names[j]!r}: the value "
-                    f"{feature[row]} at row {row} (counted from 0) is {far:.3g} after scaling, too "
-                    "far from the reference for distances to mean anything; drop or repair it"
-                )
-        return scaled
+        values = sample.values[rows].astype(np.float64)
+        if self.periodic:
+            values = np.stack(list(_features(values, self)), axis=1)
+        scaled = values - self.shift
+        scaled /= self.scale
+        if max(scaled.max(initial=0.0), -scaled.min(initial=0.0)) > LARGEST:
+            row, j = np.unravel_index(np.abs(scaled).argmax(), scaled.shape)
+            number = range(len(sample))[rows][row] if isinstance(rows, slice) else rows[row]
+            raise RangeError(
+                f"sample {sample.name!r}, column {self.feature_names[j]!r}: the value "
+                f"{values[row, j]} at row {number} (counted from 0) is {abs(scaled[row, j]):.3g} "
+                "after scaling, too far from the reference for distances to mean anything; drop or "
+                "repair it"
+            )
+        return np.asarray(scaled)
 
     def to_dict(self) -> dict[str, Any]:
         """Write as plain lists and strings, from which `from_dict` restores every bit."""
@@ -193,25 +192,93 @@ class Scaling:
         return scaling
 
 
-def _features(
-    sample: Sample, periodic: frozenset[str]
-) -> Iterator[tuple[NDArray[np.float64], bool]]:
-    """Yield one feature after another, and whether it comes from an angle."""
-    for j, column in enumerate(sample.columns):
-        values = sample.values[:, j].astype(np.float64)
-        if column in periodic:
-            yield np.cos(values), True
-            yield np.sin(values), True
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaledRows:
+    """The events of a sample, scaled when they are asked for: what a fit sees of the reference.
+
+    Rows are had as those of an array are. Kept beside the events, scaled ones would take three
+    times their memory, and events on disk could not be used at all.
+
+    Examples
+    --------
+    >>> sample = Sample.from_array([1.0, 3.0, 5.0])
+    >>> ScaledRows(sample, Scaling.learn(sample.take(slice(0, 2))))[1:].ravel()
+    array([1., 3.])
+    """
+
+    sample: Sample
+    scaling: Scaling
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Events and features."""
+        return len(self.sample), len(self.scaling.shift)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the events take."""
+        return self.sample.values.nbytes
+
+    def __len__(self) -> int:
+        """Count the events."""
+        return len(self.sample)
+
+    def __getitem__(self, rows: slice | NDArray[np.int64]) -> NDArray[np.float64]:
+        """Scale some of the events."""
+        return self.scaling.apply(self.sample, rows)
+
+
+def _names(columns: Sample | Scaling) -> Iterator[tuple[str, bool]]:
+    """Name one feature after another, and tell whether it comes from an angle."""
+    for column in columns.columns:
+        if column in columns.periodic:
+            yield f"cos {column}", True
+            yield f"sin {column}", True
         else:
-            yield values, False
+            yield column, False
+
+
+def _features(
+    values: NDArray[np.floating[Any]], columns: Sample | Scaling
+) -> Iterator[NDArray[np.float64]]:
+    """Give one feature after another."""
+    for j, column in enumerate(columns.columns):
+        own = values[:, j].astype(np.float64)
+        if column in columns.periodic:
+            yield np.cos(own)
+            yield np.sin(own)
+        else:
+            yield own
+
+
+def _moments(reference: Sample) -> list[tuple[float, float, float, float]]:
+    """Smallest and largest value, mean and spread of each feature: two passes, in pieces."""
+    features = len(list(_names(reference)))
+    low, high = np.full(features, np.inf), np.full(features, -np.inf)
+    # Dividing by the largest first keeps the sum of huge weights finite.
+    heaviest = 1.0 if reference.weights is None else float(reference.weights.max())
+
+    def means(of: Callable[[NDArray[np.float64], int], NDArray[np.float64]]) -> list[float]:
+        count, sums = 0.0, [0.0] * features
+        for piece in counted_pieces(reference):
+            weights = np.ones(len(piece)) if piece.weights is None else piece.weights / heaviest
+            count += float(weights.sum())
+            for j, feature in enumerate(_features(piece.values, reference)):
+                sums[j] += float((of(feature, j) * weights).sum())
+        return [total / count for total in sums]
+
+    def noted(feature: NDArray[np.float64], j: int) -> NDArray[np.float64]:
+        low[j], high[j] = min(low[j], feature.min()), max(high[j], feature.max())
+        return feature
+
+    mean = means(noted)
+    square = means(lambda feature, j: (feature - mean[j]) ** 2)
+    return list(zip(low.tolist(), high.tolist(), mean, np.sqrt(square).tolist(), strict=True))
 
 
 def _shift_and_scale(
-    feature: NDArray[np.float64], share: NDArray[np.float64] | None, rule: Rule, rounding: float
+    low: float, high: float, mean: float, spread: float, rule: Rule, rounding: float
 ) -> tuple[float, float]:
-    low, high = float(feature.min()), float(feature.max())
-    mean = float(np.average(feature, weights=share))
-    spread = float(np.sqrt(np.average((feature - mean) ** 2, weights=share)))
     # The spread of numbers below 1e-160 underflows: nothing to divide by, as for a constant.
     if high - low <= rounding or spread == 0:
         return low, 1.0

@@ -63,12 +63,12 @@ class Fit:
 
 
 def fit_bytes(features: Features, sizes: Sequence[int], *, stored: bool = True) -> int:
-    """Memory a block of fits takes beyond the features: the kernel rows of its data, if stored."""
-    rows = PADDING * sum(sizes) + len(sizes)
+    """Memory a block of fits takes beyond the features: its data, and their rows if stored."""
+    dims, rows = int(features.centres.shape[1]), PADDING * sum(sizes) + len(sizes)
     history = features.rank * len(sizes) * (2 * DEPTH + 18)
     temporaries = 4 * CHUNK_VALUES + 3 * max(DATA_VALUES, 256 * features.rank)
-    columns = features.rank if stored else features.centres.shape[1]
-    return 8 * (int(rows * (columns + 8)) + history + temporaries)
+    columns = features.rank if stored else dims
+    return 8 * (sum(sizes) * dims + int(rows * (columns + 8)) + history + temporaries)
 
 
 def rows_fit(features: Features, sizes: Sequence[int], memory: int) -> bool:

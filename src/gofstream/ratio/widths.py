@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
 from gofstream.errors import WidthError
+from gofstream.ratio.arrays import Points
 
 Floats = NDArray[np.float64]
 
@@ -17,7 +18,7 @@ SUBSET = 2000
 
 
 def distance_quantiles(
-    reference: Floats,
+    reference: Points,
     quantiles: Sequence[float],
     rng: np.random.Generator,
     *,

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.checks import match_columns
+from gofstream.checks import ROWS_PER_EVENT, match_columns
 from gofstream.errors import ColumnError, nearest_names
 from gofstream.inference.pvalues import PValue
 from gofstream.inference.result import HEADLINE, TestResult
+from gofstream.ondisk import OnDisk
 from gofstream.report.record import (
     Chance,
     Null,
@@ -32,6 +33,8 @@ Table = Mapping[str, NDArray[Any]]
 
 #: Bins of a null distribution.
 BINS = 40
+#: Events of a reference on disk that are looked at, at least.
+SHOWN = 200_000
 
 
 def examine(
@@ -74,6 +77,12 @@ def examine(
     data = match_columns(data, reference)
     aggregate = result.aggregate
     beside, beside_reference = carried
+    caveats = result.caveats
+    if isinstance(reference.values, OnDisk):
+        rows = _shown(len(reference), len(data))
+        caveats += (f"pictures and regions: {len(rows)} of {len(reference)} reference events",)
+        reference = reference.take(rows)
+        beside_reference = {name: column[rows] for name, column in beside_reference.items()}
     for name in beside:
         if name not in beside_reference:
             raise ColumnError(
@@ -105,7 +114,7 @@ def examine(
         rate=None
         if result.rate is None
         else Rate(expected=result.rate.expected, observed=result.rate.observed, p=result.rate.p),
-        caveats=result.caveats,
+        caveats=caveats,
         statistics={name: _statistic(result, name) for name in STATISTICS},
         widths=tuple(_widths(result)),
         shown=result.widths[result.strongest],
@@ -130,6 +139,12 @@ def check_units(units: Iterable[str], shown: Iterable[str]) -> None:
                 f"a unit is given for {name!r}, but no such column is shown; "
                 f"{nearest_names(name, known)}"
             )
+
+
+def _shown(n_reference: int, n_data: int) -> NDArray[np.int64]:
+    """Draw as many rows of a reference on disk as pictures of so many data need."""
+    count = min(n_reference, max(SHOWN, ROWS_PER_EVENT * n_data))
+    return np.sort(np.random.default_rng(0).choice(n_reference, count, replace=False))
 
 
 def _table(sample: Sample) -> dict[str, NDArray[Any]]:

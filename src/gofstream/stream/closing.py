@@ -127,7 +127,7 @@ def _likelihood_ratios(
     for k in range(len(learner.widths)):
         models = [LogRatio.from_bytes(reader.models(entry.number)[k]) for entry in entries]
         aggregate = Aggregate(tuple(models))
-        on_reference = aggregate.scaled(learner.reference)
+        on_reference = aggregate.scaled(learner.reference[:])
         t.append(
             sum(
                 likelihood_ratio(

@@ -168,13 +168,15 @@ def _at_width(
     begun = time.perf_counter()
     centres = reduce_centres(learner.candidates, width, learner.penalty, memory=settings.memory)
     prepare_seconds, rank = time.perf_counter() - begun, centres.rank
-    stored = rows_are_stored(rows, rank, candidates, itemsize, settings.memory)
+    held = 8 * rows * wanted.dims
+    if held > settings.memory // 2:  # on disk, as the commands have it
+        held = 0
+    stored = rows_are_stored(rows, rank, candidates, itemsize, settings.memory - held)
     made, seconds = _features(wanted, learner, trials, centres, width, stored=stored)
     prepare_seconds += seconds
     each = wanted.expected / wanted.batches
     sizes = [int(each + 5 * math.sqrt(each))] * (together * wanted.batches)
-    features_bytes = 2 * 8 * rank**2
-    features_bytes += rows * rank * itemsize if stored else 8 * rows * wanted.dims
+    features_bytes = held + 2 * 8 * rank**2 + (rows * rank * itemsize if stored else 0)
     room = settings.memory - features_bytes + made[0].nbytes
     data_stored = settings.one_step or rows_fit(made[0], sizes, room)
     passes = _block(made[0], settings, 1, min(4, len(sizes)), data_stored=data_stored)
@@ -200,9 +202,7 @@ def _at_width(
         passes=passes,
         prepare_seconds=prepare_seconds,
         block_seconds=_drawn_out(trials, times, rows),
-        memory=2 * 8 * rows * wanted.dims
-        + features_bytes
-        + fit_bytes(made[0], sizes, stored=data_stored),
+        memory=features_bytes + fit_bytes(made[0], sizes, stored=data_stored),
     )
 
 

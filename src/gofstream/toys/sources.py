@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.errors import GofstreamWarning, InputError
-from gofstream.sample import Sample
+from gofstream.ratio.arrays import Points
+from gofstream.sample import Sample, pieces
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +26,8 @@ Floats = NDArray[np.float64]
 POOL_WARN = 30
 #: Smaller than this, toys are so alike that the null is too narrow: refused.
 POOL_REFUSE = 10
+#: Rows of the reference that tell how often its rows coincide.
+COMPARED = 100_000
 
 
 def toy_rng(seed: int, stream: str, toy: int) -> np.random.Generator:
@@ -51,12 +54,19 @@ def split_off_pool(
     >>> len(training), len(pool)
     (70, 30)
     """
-    order = rng.permutation(len(reference))
-    training, pool = np.sort(order[count:]), np.sort(order[:count])
-    return reference.take(training), reference.take(pool, name=f"pool of {reference.name}")
+    parts = list(pieces(len(reference)))
+    # How many come from each piece, then which: the memory this takes grows with the pool alone.
+    sizes = [part.stop - part.start for part in parts]
+    counts = rng.multivariate_hypergeometric(sizes, count, method="marginals")
+    drawn = [
+        part.start + np.sort(rng.choice(size, size=chosen, replace=False, shuffle=False))
+        for part, size, chosen in zip(parts, sizes, counts, strict=True)
+    ]
+    rows = np.concatenate(drawn)
+    return reference.drop(rows), reference.take(rows, name=f"pool of {reference.name}")
 
 
-def refuse_training_rows(toy: Floats, reference: Floats) -> None:
+def refuse_training_rows(toy: Floats, reference: Points) -> None:
     """Refuse toys that repeat rows of the reference the models are trained against.
 
     Such toys look more like the reference than data do, so their t is too small and every data set
@@ -74,12 +84,20 @@ def refuse_training_rows(toy: Floats, reference: Floats) -> None:
     >>> x = np.random.default_rng(1).normal(size=(1000, 2))
     >>> refuse_training_rows(x[:200], x[200:])
     """
-    rows, trained = _row_hashes(toy), _row_hashes(reference)
-    known, times = np.unique(trained, return_counts=True)
-    nearest = np.minimum(np.searchsorted(known, rows), len(known) - 1)
-    shared = int(np.sum(known[nearest] == rows))
-    by_chance = len(rows) * float(times[times > 1].sum()) / len(trained)
-    if shared > 10 + by_chance + 5 * by_chance**0.5:
+    rows = np.concatenate([_row_hashes(toy[part]) for part in pieces(len(toy))])
+    # Rows that stand for the reference: where it has more of them, from all over it.
+    some = _row_hashes(reference[:: -(-len(reference) // COMPARED)])
+    asked = np.unique(np.concatenate([rows, some]))
+    times = np.zeros(len(asked), dtype=np.int64)
+    for part in pieces(len(reference)):
+        trained = _row_hashes(reference[part])
+        nearest = np.minimum(np.searchsorted(asked, trained), len(asked) - 1)
+        times += np.bincount(nearest[asked[nearest] == trained], minlength=len(asked))
+    shared = int(np.count_nonzero(times[np.searchsorted(asked, rows)]))
+    alike = np.count_nonzero(times[np.searchsorted(asked, some)] > 1) / len(some)
+    by_chance = len(rows) * alike
+    spread = (by_chance * (1 + len(rows) / len(some))) ** 0.5
+    if shared > 10 + by_chance + 5 * spread:
         raise InputError(
             f"{shared} of the {len(rows)} events of a toy are rows of the reference itself: toys "
             "must come from events that no model was trained on; split the reference first, or "
@@ -152,11 +170,6 @@ class Pool:
 
     sample: Sample
 
-    @property
-    def effective_size(self) -> float:
-        """Number of equally weighted events that would fluctuate as much."""
-        return float(1 / np.sum(self.sample.share**2))
-
     def check(self, expected: float) -> None:
         """Warn or refuse when the pool is small beside the data set.
 
@@ -165,11 +178,12 @@ class Pool:
         InputError
             Below ten times the data set.
         """
-        ratio = self.effective_size / expected
+        size = self.sample.effective_size
+        ratio = size / expected
         if ratio >= POOL_WARN:
             return
         text = (
-            f"the pool {self.sample.name!r} holds {self.effective_size:.0f} events, only "
+            f"the pool {self.sample.name!r} holds {size:.0f} events, only "
             f"{ratio:.1f} times the {expected:.0f} expected: toys drawn from it overlap"
         )
         if ratio < POOL_REFUSE:
