@@ -11,13 +11,14 @@ import sys
 from threadpoolctl import threadpool_limits
 
 from benchmarks import farm, fits, growth, plan, reduction, scale, serve, stream
-from benchmarks.machine import emit, gemm_peak, gemv_bandwidth
+from benchmarks.machine import emit
+from gofstream.bench.machine import gemm_peak, read_bandwidth
 
 
 def main(wanted: list[str]) -> None:
     """Print JSON lines, the yardsticks of the machine first."""
     with threadpool_limits(limits=1):
-        peak, bandwidth = gemm_peak(), gemv_bandwidth()
+        peak, bandwidth = gemm_peak(), read_bandwidth()
         emit("machine.gemm_peak", peak / 1e9, "Gflop/s", dtype="float32", threads=1)
         emit("machine.gemv_bandwidth", bandwidth / 1e9, "GB/s", dtype="float64", threads=1)
         for name, problem in (("expo1d", fits.expo_problem), ("dimuon5d", fits.dimuon_problem)):
