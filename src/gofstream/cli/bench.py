@@ -14,7 +14,7 @@ from gofstream.bench.cases import LABELS, PAPER
 from gofstream.bench.fits import BLOCK
 from gofstream.bench.run import Bench
 from gofstream.bench.run import bench as measure
-from gofstream.cli.progress import blocks_bar, duration
+from gofstream.cli.progress import amount, blocks_bar, duration
 from gofstream.errors import readable_bytes
 from gofstream.settings import PRESETS, Device
 
@@ -65,7 +65,7 @@ def what_to_send(found: Bench) -> str:
 def _show(console: Console, found: Bench) -> None:
     machine, growth = found.machine, found.growth
     grown = ", ".join(
-        f"{duration(s)} at {_count(n)}"
+        f"{duration(s)} at {amount(n)}"
         for n, s in zip(growth.n_reference, growth.seconds_per_fit, strict=True)
     )
     for part in (
@@ -93,8 +93,8 @@ def _fits(found: Bench) -> Table:
     for each in found.fits:
         table.add_row(
             LABELS[each.data_set],
-            _count(each.n_reference),
-            _count(each.centres),
+            amount(each.n_reference),
+            amount(each.centres),
             f"{each.width:g}",
             str(each.rank),
             duration(each.prepared),
@@ -105,7 +105,7 @@ def _fits(found: Bench) -> Table:
         )
     study = PRESETS["cmsl1"]
     (width,) = study.settings.widths or ()
-    size, centres = _count(study.n_reference), _count(study.settings.n_centres or 0)
+    size, centres = amount(study.n_reference), amount(study.settings.n_centres or 0)
     table.add_row(LABELS["cmsl1"], size, centres, f"{width:g}", *[""] * 5, _paper("cmsl1"))
     return table
 
@@ -115,7 +115,7 @@ def _memory(found: Bench) -> Table:
     for each in found.memory:
         table.add_row(
             each.rows,
-            _count(each.n_reference),
+            amount(each.n_reference),
             _bytes(each.budget),
             _bytes(each.taken),
             f"{each.taken / each.budget:.2f}",
@@ -135,14 +135,6 @@ def _table(*titles: str) -> Table:
 def _paper(name: str) -> str:
     least, most = PAPER[name]
     return f"{least:g}-{most:g} s"
-
-
-def _count(number: int) -> str:
-    """Write 10M or 200k, as numbers of events are given."""
-    for unit, name in ((10**6, "M"), (1000, "k")):
-        if number >= unit:
-            return f"{number / unit:g}{name}"
-    return str(number)
 
 
 def _bytes(size: int) -> str:
