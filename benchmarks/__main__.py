@@ -1,7 +1,7 @@
 """Run all benchmarks, or those whose names are given.
 
-They are expo1d, dimuon5d, reduction, farm, growth, plan, stream and serve; and stream10k and scale,
-only when they are named.
+They are expo1d, dimuon5d, reduction, farm, growth, plan, stream and serve; and stream10k, scale and
+at_scale, only when they are named.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import sys
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks import farm, fits, growth, plan, reduction, scale, serve, stream
-from benchmarks.machine import emit, gemm_peak, gemv_bandwidth
+from benchmarks import at_scale, farm, fits, growth, plan, reduction, scale, serve, stream
+from benchmarks.machine import emit
+from gofstream.bench.machine import cpu_name, gemm_peak, read_bandwidth
 
 
 def main(wanted: list[str]) -> None:
     """Print JSON lines, the yardsticks of the machine first."""
     with threadpool_limits(limits=1):
-        peak, bandwidth = gemm_peak(), gemv_bandwidth()
-        emit("machine.gemm_peak", peak / 1e9, "Gflop/s", dtype="float32", threads=1)
+        peak, bandwidth = gemm_peak(), read_bandwidth()
+        emit("machine.gemm_peak", peak / 1e9, "Gflop/s", dtype="float32", threads=1, cpu=cpu_name())
         emit("machine.gemv_bandwidth", bandwidth / 1e9, "GB/s", dtype="float64", threads=1)
         for name, problem in (("expo1d", fits.expo_problem), ("dimuon5d", fits.dimuon_problem)):
             if name in wanted:
@@ -38,6 +39,8 @@ def main(wanted: list[str]) -> None:
             stream.run_long()
         if "scale" in wanted:
             scale.run()
+        if "at_scale" in wanted:
+            at_scale.run()
         if "serve" in wanted:
             serve.run()
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.machine import emit, gemm_scaling, seconds
+from benchmarks.machine import emit, gemm_scaling
+from gofstream.bench.machine import seconds
 from gofstream.datasets import expo1d
 from gofstream.execution import dask_workers, thread_workers
 from gofstream.inference.null import NullFile

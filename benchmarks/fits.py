@@ -7,16 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.machine import emit, seconds
+from benchmarks.machine import emit
 from benchmarks.textbook import Textbook, TextbookFit
-from gofstream.datasets import dimuon5d, expo1d
+from gofstream.bench.cases import Case, dimuon5d_case, drawn, expo1d_case
+from gofstream.bench.fits import BLOCK
+from gofstream.bench.machine import seconds
+from gofstream.bench.run import DIMUON_CENTRES
 from gofstream.ratio.features import prepare
-from gofstream.ratio.scaling import Scaling
 from gofstream.ratio.solver import TOLERANCE, fit
 
 Floats = NDArray[np.float64]
 
-BLOCK = 32
 EXPECTED = 2000.0
 PENALTY = 1e-6
 
@@ -35,23 +36,19 @@ class Problem:
 def expo_problem() -> Problem:
     """EXPO-1D: 200 000 reference events, 1000 centres."""
     rng = np.random.default_rng(1)
-    reference = expo1d.reference(200_000, rng)
-    centres = reference[rng.choice(len(reference), 1000, replace=False)]
-    batches = [expo1d.toy(EXPECTED, rng) for _ in range(BLOCK)]
-    return Problem("expo1d", reference, centres, batches, (0.1, 0.3, 0.7, 1.4, 3.0))
+    return _problem(expo1d_case(rng), rng)
 
 
 def dimuon_problem() -> Problem:
     """DIMUON-5D: 40 000 reference events, 3000 centres, from the sample shipped."""
     rng = np.random.default_rng(1)
-    sample = dimuon5d.drell_yan()
-    sample = sample.take(rng.permutation(len(sample)))
-    scaling = Scaling.learn(sample.take(slice(0, 40_000)))
-    events = scaling.apply(sample)
-    reference, pool = events[:40_000], events[40_000:]
-    centres = reference[rng.choice(len(reference), 3000, replace=False)]
-    batches = [pool[2000 * i : 2000 * (i + 1)] for i in range(BLOCK)]
-    return Problem("dimuon5d", reference, centres, batches, (0.8, 1.9, 3.0, 4.4, 6.6))
+    return _problem(dimuon5d_case(rng).changed(n_centres=DIMUON_CENTRES), rng)
+
+
+def _problem(case: Case, rng: np.random.Generator) -> Problem:
+    learner = case.learner(rng)
+    batches = drawn(learner, case.source, EXPECTED, BLOCK, rng)
+    return Problem(case.name, learner.reference, learner.candidates, batches, learner.widths)
 
 
 def run(problem: Problem, peak: float, bandwidth: float) -> None:

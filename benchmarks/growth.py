@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
-from benchmarks.machine import emit, seconds
+from benchmarks.machine import emit
+from gofstream.bench.machine import seconds
 from gofstream.datasets import expo1d
 from gofstream.ratio.features import Features, prepare
 from gofstream.ratio.model import LogRatios

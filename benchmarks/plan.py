@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.machine import emit, seconds
+from benchmarks.machine import emit
+from gofstream.bench.machine import seconds
 from gofstream.execution import cores, thread_workers
 from gofstream.inference.calibrate import calibrate
 from gofstream.ratio.learner import Learner

@@ -1,13 +1,16 @@
-"""Write docs/performance.md from the JSON lines of a run: `python -m benchmarks.report FILE`."""
+"""Write docs/performance.md from the JSON lines of runs: `python -m benchmarks.report FILE...`.
+
+One file has what `make bench` prints; others, those of benchmarks that are run by name.
+"""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
-from typing import Any
 
-Lines = dict[str, dict[str, Any]]
+from benchmarks import roofline
+from benchmarks.growth import OUT as PICTURES
+from benchmarks.points import Lines, read_lines
 
 OUT = Path(__file__).parents[1] / "docs" / "performance.md"
 TEXT = Path(__file__).with_name("performance.md.in")
@@ -79,12 +82,13 @@ def growth(lines: Lines) -> str:
     )
 
 
-def main(path: Path) -> None:
+def main(paths: list[Path], out: Path = OUT, pictures: Path = PICTURES) -> None:
     """Read the lines, write the page."""
-    read = (json.loads(line) for line in path.read_text().splitlines() if line.startswith("{"))
-    lines: Lines = {line["name"]: line for line in read}
-    OUT.write_text(
+    lines = read_lines(paths)
+    roofline.draw(lines, pictures)
+    out.write_text(
         TEXT.read_text().format(
+            cpu=lines["machine.gemm_peak"]["detail"]["cpu"],
             gemm=lines["machine.gemm_peak"]["value"],
             gemv=lines["machine.gemv_bandwidth"]["value"],
             expo=speed(lines, "expo1d", EXPO),
@@ -95,9 +99,10 @@ def main(path: Path) -> None:
             plain=lines["machine.scaling"]["value"],
             dask=lines["farm.dask_vs_threads"]["value"],
             growth=growth(lines),
+            scale=roofline.section(lines),
         )
     )
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main([Path(name) for name in sys.argv[1:]])

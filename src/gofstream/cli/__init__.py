@@ -15,6 +15,7 @@ from gofstream.errors import GofstreamError, StoppedError
 
 #: Each has a module of its name, with a command of its name.
 COMMANDS = (
+    "bench",
     "calibrate",
     "data",
     "demo",

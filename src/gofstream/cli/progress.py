@@ -60,10 +60,24 @@ def duration(seconds: float) -> str:
 
     Examples
     --------
-    >>> [duration(s) for s in (0.123, 9.87, 75, 4000, 200_000)]
-    ['0.12 s', '9.9 s', '75 s', '67 min', '56 h']
+    >>> [duration(s) for s in (0.0123, 0.123, 9.87, 75, 4000, 200_000)]
+    ['12 ms', '0.12 s', '9.9 s', '75 s', '67 min', '56 h']
     """
-    limits = ((120, 1, "s"), (7200, 60, "min"), (math.inf, 3600, "h"))
+    limits = ((0.1, 1e-3, "ms"), (120, 1, "s"), (7200, 60, "min"), (math.inf, 3600, "h"))
     unit, name = next((unit, name) for limit, unit, name in limits if seconds < limit)
-    amount = seconds / unit
-    return f"{amount:.{0 if amount >= 10 else 1 if amount >= 1 else 2}f} {name}"
+    count = seconds / unit
+    return f"{count:.{0 if count >= 10 else 1 if count >= 1 else 2}f} {name}"
+
+
+def amount(number: float) -> str:
+    """Write a number of events as commands take it.
+
+    Examples
+    --------
+    >>> [amount(n) for n in (50, 1600, 200_000, 10**7)]
+    ['50', '1.6k', '200k', '10M']
+    """
+    for unit, name in ((1e6, "M"), (1e3, "k")):
+        if number >= unit:
+            return f"{number / unit:g}{name}"
+    return f"{number:g}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import array_api_compat.numpy as numpy_api
+
 from gofstream.errors import GofstreamError, missing_extra
 from gofstream.ratio.features import Features
 from gofstream.settings import Device
@@ -29,7 +31,7 @@ def place(features: Features, device: Device) -> Features:
     """
     if device == "cpu":
         return features
-    xp, where = _torch(device)
+    xp, where = namespace(device)
 
     def moved(array: Any) -> Any:
         return None if array is None else xp.asarray(array, device=where)
@@ -48,19 +50,49 @@ def place(features: Features, device: Device) -> Features:
     )
 
 
-def _torch(device: Device) -> tuple[Any, Any]:
-    """Give PyTorch in the words of the array API, and the device."""
+def namespace(device: Device) -> tuple[Any, Any]:
+    """Give the array library in the words of the array API, and the device as it is called there.
+
+    Raises
+    ------
+    GofstreamError
+        If PyTorch is not installed, or sees no such device.
+    """
+    if device == "cpu":
+        return numpy_api, "cpu"
     try:
         import torch
     except ImportError as error:
         raise missing_extra("PyTorch", "torch") from error
-    import array_api_compat.torch as xp
+    import array_api_compat.torch as torch_api
 
     if device == "cpu-torch":
-        return xp, torch.device("cpu")
+        return torch_api, torch.device("cpu")
     if not torch.cuda.is_available():
         raise GofstreamError(
             f"PyTorch {torch.__version__} sees no CUDA device here; use --device cpu, or install a "
             "build of PyTorch for this machine's GPU"
         )
-    return xp, torch.device("cuda")
+    return torch_api, torch.device("cuda")
+
+
+def describe(device: Device) -> dict[str, str]:
+    """Tell the name of a device, and the versions of what drives it."""
+    _, where = namespace(device)
+    if device == "cpu":
+        return {"name": "numpy"}
+    import torch
+
+    known = {"torch": torch.__version__}
+    if device == "cpu-torch":
+        return known | {"name": f"PyTorch on the CPU, {torch.get_num_threads()} threads"}
+    return known | {"name": torch.cuda.get_device_name(where), "cuda": str(torch.version.cuda)}
+
+
+def device_peak(device: Device) -> int:
+    """Bytes of its own memory that a device held at most, in this process; 0 if it has none."""
+    if device != "cuda":
+        return 0
+    import torch
+
+    return int(torch.cuda.max_memory_allocated())
