@@ -48,7 +48,7 @@ def dimuon_problem() -> Problem:
 def _problem(case: Case, rng: np.random.Generator) -> Problem:
     learner = case.learner(rng)
     batches = drawn(learner, case.source, EXPECTED, BLOCK, rng)
-    return Problem(case.name, learner.reference, learner.candidates, batches, learner.widths)
+    return Problem(case.name, learner.reference[:], learner.candidates, batches, learner.widths)
 
 
 def run(problem: Problem, peak: float, bandwidth: float) -> None:
