@@ -24,7 +24,7 @@ from gofstream.bench.machine import gemm_peak, read_bandwidth
 from gofstream.bench.memory import in_fresh_process, peak_and_present
 from gofstream.bench.run import DIMUON_CENTRES
 from gofstream.datasets import cmsl1
-from gofstream.ratio.arrays import Points
+from gofstream.ratio import arrays
 from gofstream.ratio.centres import reduce_centres
 from gofstream.ratio.features import Features, features_of, rows_are_stored
 from gofstream.ratio.solver import fit
@@ -161,7 +161,7 @@ def width_of_rank(candidates: Floats, rank: int) -> float:
     return float(middle)
 
 
-def _events(shape: Shape) -> tuple[Points, Floats, list[Floats]]:
+def _events(shape: Shape) -> tuple[arrays.Points, Floats, list[Floats]]:
     """Draw the reference, its candidate centres and the batches."""
     rng = np.random.default_rng(1)
     if shape.case is None:
