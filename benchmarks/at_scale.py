@@ -186,7 +186,7 @@ def _case(shape: Shape, rng: np.random.Generator) -> Case:
 
 
 def _features(
-    shape: Shape, reference: Floats, candidates: Floats, width: float
+    shape: Shape, reference: arrays.Points, candidates: Floats, width: float
 ) -> tuple[Features, float]:
     """Make features as asked for; tell how long the reduction of centres took."""
     begun = time.perf_counter()
