@@ -1,7 +1,7 @@
 """Run all benchmarks, or those whose names are given.
 
-They are expo1d, dimuon5d, reduction, farm, growth, plan, stream and serve; and stream10k, scale and
-at_scale, only when they are named.
+They are expo1d, dimuon5d, reduction, farm, growth, plan, stream and serve; and stream10k, scale,
+at_scale, peers-expo1d and peers-dimuon5d, only when they are named.
 """
 
 from __future__ import annotations
@@ -41,6 +41,11 @@ def main(wanted: list[str]) -> None:
             scale.run()
         if "at_scale" in wanted:
             at_scale.run()
+        for task in ("expo1d", "dimuon5d"):
+            if f"peers-{task}" in wanted:
+                from benchmarks.peers.run import run  # needs scikit-learn and PyTorch
+
+                run(task)
         if "serve" in wanted:
             serve.run()
 

@@ -90,18 +90,13 @@ class Comparison:
 
     def difference(self, first: Strategy, second: Strategy, signal: str) -> Difference:
         """Power of the first minus power of the second at `LEVEL`, with a 95 % interval."""
-        a, b = self.p_values(first, signal), self.p_values(second, signal)
-        drawn = paired_difference(a, b, LEVEL)
-        moved = self._redrawn(first, signal) - self._redrawn(second, signal)
-        half = float(np.hypot(drawn.high - drawn.value, 1.96 * moved.std(ddof=1)))
-        return Difference(drawn.value, max(-1.0, drawn.value - half), min(1.0, drawn.value + half))
+        p = self.p_values(first, signal), self.p_values(second, signal)
+        return difference(*p, self._redrawn(first, signal) - self._redrawn(second, signal))
 
     @cached_property
     def _draws(self) -> NDArray[np.int64]:
         """How often each null toy is drawn, in each of the redrawn nulls."""
-        toys = len(self._any.null.t)
-        rng = np.random.default_rng(0)
-        return rng.multinomial(toys, np.full(toys, 1 / toys), size=REDRAWN)
+        return redraw(len(self._any.null.t))
 
     def _redrawn(self, test: Strategy, signal: str) -> Floats:
         """Power with each of the redrawn nulls."""
@@ -116,8 +111,28 @@ class Comparison:
         return self._powers[key]
 
 
-def powers_redrawn(null: Floats, found: Floats, draws: NDArray[np.int64]) -> Floats:
-    """Power at `LEVEL` for nulls in which toy b occurs ``draws[r, b]`` times.
+def difference(first: Floats, second: Floats, moved: Floats, level: float = LEVEL) -> Difference:
+    """Power of the first minus power of the second, with a 95 % interval.
+
+    Parameters
+    ----------
+    first, second : p-values of both tests on the same signal toys.
+    moved : the same difference with each of the redrawn nulls.
+    """
+    drawn = paired_difference(first, second, level)
+    half = float(np.hypot(drawn.high - drawn.value, 1.96 * moved.std(ddof=1)))
+    return Difference(drawn.value, max(-1.0, drawn.value - half), min(1.0, drawn.value + half))
+
+
+def redraw(toys: int) -> NDArray[np.int64]:
+    """Draw so many null toys anew, with replacement: how often each comes up, each time."""
+    return np.random.default_rng(0).multinomial(toys, np.full(toys, 1 / toys), size=REDRAWN)
+
+
+def powers_redrawn(
+    null: Floats, found: Floats, draws: NDArray[np.int64], level: float = LEVEL
+) -> Floats:
+    """Power at a level for nulls in which toy b occurs ``draws[r, b]`` times.
 
     Much faster than `combined_p`, and a little larger: here a signal toy does not push the null
     toys below it down by one rank. The spread is what counts, not the value.
@@ -144,4 +159,4 @@ def powers_redrawn(null: Floats, found: Floats, draws: NDArray[np.int64]) -> Flo
     counted = np.bincount((rows + least_null).ravel(), draws.ravel(), len(draws) * (toys + 2))
     lower = np.cumsum(counted.reshape(len(draws), -1), axis=1)
     p = (1 + np.take_along_axis(lower, least_found, axis=1)) / (1 + toys)
-    return np.asarray(np.mean(p <= LEVEL, axis=1))
+    return np.asarray(np.mean(p <= level, axis=1))

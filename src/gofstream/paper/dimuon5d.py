@@ -82,7 +82,8 @@ def compare(context: Context) -> Comparison:
         nominal=pool,
         nominal_name=f"a pool of {len(rest)} events",
         alternatives={
-            benchmark.name: _alternative(benchmark, pool, size) for benchmark in BENCHMARKS.values()
+            benchmark.name: alternative(benchmark, pool, size.folder, size.grown)
+            for benchmark in BENCHMARKS.values()
         },
         expected=size.expected,
         settings=size.settings,
@@ -90,11 +91,17 @@ def compare(context: Context) -> Comparison:
     ).compare(context)
 
 
-def _alternative(benchmark: Benchmark, nominal: Source, size: Size) -> Source:
-    events = Pool(dimuon5d.read(benchmark.sample, size.folder))
+def alternative(benchmark: Benchmark, nominal: Source, folder: Path | None, grown: float) -> Source:
+    """Give data sets with a signal: added to nominal ones, its fraction grown, or in their place.
+
+    Parameters
+    ----------
+    folder : of the samples; None for those shipped.
+    """
+    events = Pool(dimuon5d.read(benchmark.sample, folder))
     if benchmark.fraction is None:
         return Replaced(events, benchmark.ratio)
-    return Injected(nominal, events, benchmark.fraction * size.grown)
+    return Injected(nominal, events, benchmark.fraction * grown)
 
 
 def labels(context: Context) -> dict[str, str]:

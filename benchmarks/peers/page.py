@@ -1,0 +1,241 @@
+"""Write docs/peers.md from what the tests said: `python -m benchmarks.peers.page FILE...`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from benchmarks.peers.run import SIGNAL_TOYS, TOYS
+from benchmarks.peers.tasks import NULL, SIGNALS
+from benchmarks.points import Lines, read_lines
+from gofstream.bench.cases import LABELS
+from gofstream.cli.progress import duration
+from gofstream.inference.combine import combined_p
+from gofstream.inference.power import Difference, Power, power
+from gofstream.paper.compare import difference, powers_redrawn, redraw
+from gofstream.report.plots import BLACK, BLUE, ORANGE
+
+Floats = NDArray[np.float64]
+
+OUT = Path(__file__).parents[2] / "docs"
+TEXT = Path(__file__).with_name("peers.md.in")
+
+#: The rate of false alarms at which tests are compared.
+LEVEL = 0.05
+OURS = "ours"
+#: What tests are called on the page.
+NAMES = {
+    OURS: "**gofstream**, `all`",
+    "count": "the number of events alone",
+    "logistic": "classifier: logistic regression",
+    "trees": "classifier: boosted trees",
+    "mmd": "MMD",
+    "energy": "energy distance",
+    "network": "NPLM with a neural network",
+}
+#: Tests of the shape alone: they are shown with the number of events beside it, too.
+SHAPE_ONLY = ("logistic", "trees", "mmd", "energy")
+COUNTED = " + count"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """What all tests said of one task.
+
+    Attributes
+    ----------
+    t : by test and stream, (toys, K); tests of the shape also with the count as one more column.
+    seconds : for each data set, by test: the median over chunks.
+    prepared : seconds once, by test.
+    """
+
+    task: str
+    t: Mapping[str, Mapping[str, Floats]]
+    seconds: Mapping[str, float]
+    prepared: Mapping[str, float]
+
+    @property
+    def signals(self) -> list[str]:
+        """Names of the signals."""
+        return [stream for stream in self.t[OURS] if stream != NULL]
+
+    def p_values(self, test: str, signal: str) -> Floats:
+        """P of every signal toy by its rank among the null toys; several numbers by smallest p."""
+        null, found = self.t[test][NULL], self.t[test][signal]
+        return np.array([combined_p(t, null) for t in found])
+
+    def power(self, test: str, signal: str) -> Power:
+        """Share of signal toys that are seen at the level, with its interval."""
+        return power(self.p_values(test, signal), LEVEL)
+
+    def beyond_ours(self, test: str, signal: str) -> Difference:
+        """Power of a test minus ours on the same toys, with its 95 % interval."""
+        draws = redraw(len(self.t[OURS][NULL]))
+        theirs, ours = (
+            powers_redrawn(self.t[each][NULL], self.t[each][signal], draws, LEVEL)
+            for each in (test, OURS)
+        )
+        p = self.p_values(test, signal), self.p_values(OURS, signal)
+        return difference(*p, theirs - ours, LEVEL)
+
+
+def gather(lines: Lines, task: str, toys: tuple[int, int] = (TOYS, SIGNAL_TOYS)) -> Found | None:
+    """Put together what was said of one task; nothing if a test has not taken all toys.
+
+    Parameters
+    ----------
+    toys : how many without a signal, and with each.
+    """
+    wanted = {NULL: toys[0]} | dict.fromkeys(SIGNALS[task], toys[1])
+    t: dict[str, dict[str, Floats]] = {}
+    seconds: dict[str, float] = {}
+    prepared: dict[str, float] = {}
+    for test in NAMES:
+        shape = {"task": task, "test": test}
+        chunks = [line for line in lines.values() if shape.items() <= line.get("shape", {}).items()]
+        t[test] = {stream: _joined(chunks, stream)[:count] for stream, count in wanted.items()}
+        if any(len(t[test][stream]) < count for stream, count in wanted.items()):
+            return None
+        each = [line["seconds"] / line["shape"]["count"] for line in chunks]
+        seconds[test] = float(np.median(each))
+        prepared[test] = next(line["prepared"] for line in chunks if line["prepared"] is not None)
+    for test in SHAPE_ONLY:
+        t[test + COUNTED] = {
+            stream: np.hstack([values, t["count"][stream]]) for stream, values in t[test].items()
+        }
+    return Found(task, t, seconds, prepared)
+
+
+def _joined(chunks: Sequence[dict[str, Any]], stream: str) -> Floats:
+    """Join the chunks of a stream, in the order of its toys."""
+    mine = {
+        line["shape"]["first"]: line["t"] for line in chunks if line["shape"]["stream"] == stream
+    }
+    return np.array([row for first in sorted(mine) for row in mine[first]], dtype=np.float64)
+
+
+def section(found: Found | None, task: str) -> str:
+    """Write tables and words of one task, or that it has not been run."""
+    if found is None:
+        return (
+            f"*Not run yet.* `python -m benchmarks peers-{task}` runs it and `python -m "
+            "benchmarks.peers.page` writes powers, times and the words on them here; no number "
+            "exists before.\n"
+        )
+    toys = len(found.t[OURS][NULL]), len(found.t[OURS][found.signals[0]])
+    text = (
+        f"{toys[0]} toys without and {toys[1]} with each signal. Power at {100 * LEVEL:.0f} % "
+        "false alarms, with 95 % intervals (Clopper and Pearson):\n\n"
+        f"| test | {' | '.join(found.signals)} |\n|---|{'---|' * len(found.signals)}\n"
+    )
+    for test in shown():
+        cells = [found.power(test, signal) for signal in found.signals]
+        row = " | ".join(f"{p.value:.2f} ({p.low:.2f} to {p.high:.2f})" for p in cells)
+        text += f"| {label(test)} | {row} |\n"
+    text += "\nTime on one core, all tests in turns on the same toys:\n\n"
+    text += "| test | a data set | over ours | once, beforehand |\n|---|---|---|---|\n"
+    for test in NAMES:
+        share = found.seconds[test] / found.seconds[OURS]
+        text += (
+            f"| {label(test)} | {duration(found.seconds[test])} | {share:.2g} "
+            f"| {duration(found.prepared[test])} |\n"
+        )
+    return f"{text}\n![power of all tests](peers-{task}.png)\n\n{words(found)}"
+
+
+def words(found: Found) -> str:
+    """Say who wins where, as the intervals have it."""
+    lines, level, ahead = [], [], []
+    for signal in found.signals:
+        ours = found.power(OURS, signal).value
+        beyond = {test: found.beyond_ours(test, signal) for test in shown() if test != OURS}
+        winners = [test for test, gain in beyond.items() if gain.low > 0]
+        if winners:
+            said = "; ".join(
+                f"{label(test)} sees {found.power(test, signal).value:.2f}, {_gain(beyond[test])}"
+                for test in sorted(winners, key=lambda test: -beyond[test].value)
+            )
+            lines.append(f"- **A peer wins on {signal}**, where ours sees {ours:.2f}: {said}.")
+        elif all(gain.high < 0 for gain in beyond.values()):
+            ahead.append(signal)
+        else:
+            level.append(signal)
+    if ahead:
+        lines.append(f"- Ours is certainly better than every peer on {', '.join(ahead)}.")
+    if level:
+        lines.append(
+            "- No peer is certainly better than ours, nor ours than all of them, on "
+            f"{', '.join(level)}."
+        )
+    quicker = [test for test in NAMES if found.seconds[test] < found.seconds[OURS]]
+    if quicker:
+        lines.append(f"- Quicker than ours: {', '.join(label(test) for test in quicker)}.")
+    return "\n".join(lines) + "\n"
+
+
+def _gain(gain: Difference) -> str:
+    return f"{gain.value:+.2f} ({gain.low:+.2f} to {gain.high:+.2f})".replace("-", "−")
+
+
+def shown() -> list[str]:
+    """List all tests in the order of the page, those of the shape also with the count."""
+    return [each for test in NAMES for each in (test, *([test + COUNTED] * (test in SHAPE_ONLY)))]
+
+
+def label(test: str) -> str:
+    """Call a test by its name on the page."""
+    name = NAMES[test.removesuffix(COUNTED)]
+    return f"{name}, and the number of events" if test.endswith(COUNTED) else name
+
+
+def draw(found: Found) -> Figure:
+    """Draw the power of every test for every signal, with intervals; ours in colour."""
+    tests, signals = shown()[::-1], found.signals
+    down = 1 if len(signals) <= 5 else 2
+    across = -(-len(signals) // down)
+    figure = Figure(figsize=(3.2 + 2.3 * across, 0.9 + 2.9 * down), layout="constrained")
+    grid = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).ravel()
+    for axes, signal in zip(grid, signals, strict=False):
+        ours = found.power(OURS, signal)
+        axes.axvspan(ours.low, ours.high, color=BLUE, alpha=0.12, lw=0)
+        axes.axvline(LEVEL, color="0.6", lw=1, ls=":")
+        for row, test in enumerate(tests):
+            seen = found.power(test, signal)
+            colour = BLUE if test == OURS else ORANGE if test.endswith(COUNTED) else BLACK
+            axes.plot([seen.low, seen.high], [row, row], color=colour, lw=1.5)
+            axes.plot(seen.value, row, "o", color=colour, ms=4)
+        axes.set_title(signal, fontsize=10)
+        axes.set_xlim(-0.02, 1.02)
+        axes.set_yticks(range(len(tests)), [_plain(test) for test in tests], fontsize=8)
+        axes.tick_params(axis="x", labelsize=8)
+    for axes in grid[len(signals) :]:
+        axes.set_visible(False)
+    figure.supxlabel(f"power at {100 * LEVEL:.0f} % false alarms (dotted)", fontsize=10)
+    figure.suptitle(f"{LABELS[found.task]}: the same toys for every test", fontsize=11)
+    return figure
+
+
+def _plain(test: str) -> str:
+    return label(test).replace("*", "").replace("`", "").replace("the number of events", "count")
+
+
+def main(paths: list[Path], out: Path = OUT, toys: tuple[int, int] = (TOYS, SIGNAL_TOYS)) -> None:
+    """Read the lines, write the page and its pictures."""
+    lines, parts = read_lines(paths), {}
+    for task in SIGNALS:
+        found = gather(lines, task, toys)
+        parts[task] = section(found, task)
+        if found is not None:
+            draw(found).savefig(out / f"peers-{task}.png", dpi=110)
+    (out / "peers.md").write_text(TEXT.read_text(encoding="utf-8").format(**parts))
+
+
+if __name__ == "__main__":
+    main([Path(name) for name in sys.argv[1:]])
