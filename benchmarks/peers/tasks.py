@@ -72,7 +72,7 @@ class Task:
     @property
     def reference(self) -> Floats:
         """The reference that all tests compare with, scaled."""
-        return self.learner.reference
+        return self.learner.reference[:]
 
     def toys(self, stream: str, first: int, count: int) -> list[Toy]:
         """Draw toys: each depends on its stream and number alone."""
