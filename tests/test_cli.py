@@ -17,6 +17,8 @@ from matplotlib.image import imread
 
 from gofstream import STATISTICS, __version__
 from gofstream.cli import cli, main
+from gofstream.cli.options import Running
+from gofstream.settings import Settings
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -130,3 +132,23 @@ def kept_blocks(path: Path) -> int:
             return int(connection.execute("SELECT count(*) FROM blocks").fetchone()[0])
     except sqlite3.OperationalError:
         return 0
+
+
+def test_as_many_workers_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--threads` counts threads, or the workers that `--dask` starts."""
+    asked: list[tuple[object, ...]] = []
+    for name in ("thread_workers", "dask_workers"):
+        monkeypatch.setattr(f"gofstream.cli.options.{name}", lambda *given: asked.append(given))
+    options = {"seed": 1, "settings": Settings(), "json": False, "quiet": True}
+    Running(threads=3, dask=None, **options).workers()  # type: ignore[arg-type]
+    Running(threads=64, dask="slurm", **options).workers()  # type: ignore[arg-type]
+    assert asked == [(3,), ("slurm", 64)]
+
+
+@pytest.mark.parametrize(
+    ("command", "offered"),
+    [("test", True), ("calibrate", True), ("power", True), ("watch", False), ("replay", False)],
+)
+def test_devices_are_offered_where_they_can_be_used(command: str, offered: bool) -> None:
+    """A stream works with numpy only."""
+    assert ("--device" in CliRunner().invoke(cli, [command, "--help"]).output) is offered

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor, Executor, wait
+from concurrent.futures import BrokenExecutor, Executor, Future, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,14 +22,20 @@ from typing import Any
 import dask
 import numpy as np
 import pytest
+import yaml
 from dask_jobqueue import HTCondorCluster, SLURMCluster
 from distributed import Client, LocalCluster
 from numpy.typing import NDArray
 
-from gofstream.errors import StoppedError
+from gofstream.datasets import expo1d
+from gofstream.errors import InputError, StoppedError
 from gofstream.execution import _batch_system, dask_workers, process_workers, thread_workers
 from gofstream.inference.calibrate import calibrate
+from gofstream.ondisk import OnDisk, Writer
 from gofstream.ratio.features import Features
+from gofstream.ratio.learner import Learner
+from gofstream.sample import build
+from gofstream.toys.farm import _Farm
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator
 from test_farm import TOYS, small_plan
@@ -154,6 +162,134 @@ def test_dask_address(table: Floats, tmp_path: Path, client: Client) -> None:
     with dask_workers(client.scheduler.address) as executor:
         assert made(plan, tmp_path, executor).tobytes() == table.tobytes()
     _prepared_once_by_each(plan)
+
+
+class Noted(OnDisk):
+    """Events on disk that write down which process opens their file."""
+
+    def __reduce__(self) -> tuple[type[OnDisk], tuple[object, ...]]:
+        """Stay what it is."""
+        return Noted, OnDisk.__reduce__(self)[1]
+
+    def _checked(self) -> Any:
+        with self.path.with_name("opened").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return OnDisk._checked(self)
+
+
+def on_disk(folder: Path) -> ReferencePlan:
+    """Make the small plan with its reference on disk."""
+    rng, plan = np.random.default_rng(2), small_plan()
+    values = expo1d.reference(4000, rng)
+    writer = Writer(folder, 1, values.dtype)
+    writer.append(values)
+    found = writer.finish()
+    kept: Any = Noted(found.path, found.shape, found.dtype, found.sha256)
+    sample = build(kept, ["x"], None, None, (), "reference", copy=False)
+    learner = Learner.prepare(sample, plan.learner.settings, expected=150.0, rng=rng)
+    return replace(plan, learner=learner)
+
+
+def test_workers_open_a_reference_on_disk_once(
+    table: Floats, tmp_path: Path, client: Client
+) -> None:
+    """They are sent its path, and each reads the file itself: the same bits."""
+    plan = on_disk(tmp_path)
+    assert len(pickle.dumps(plan)) < 10_000 < 8 * 4000
+    with dask_workers(client) as executor:
+        assert made(plan, tmp_path, executor).tobytes() == table.tobytes()
+    opened = Counter(map(int, (tmp_path / "opened").read_text().split()))
+    here = os.getpid()
+    assert set(opened) == {here, *client.run(os.getpid).values()}
+    assert set(opened.values()) == {1}
+
+
+def test_a_file_that_workers_do_not_see(tmp_path: Path, client: Client) -> None:
+    """It is not there, or it is another one: the error names it, and says what to do."""
+    plan = on_disk(tmp_path)
+    path = plan.learner.sample.values.path  # type: ignore[attr-defined]
+    content = path.read_bytes()
+    path.write_bytes(content[::-1])
+    with (
+        dask_workers(client) as executor,
+        pytest.raises(InputError, match=r"\.rows: is not the file that was written for this run"),
+    ):
+        made(plan, tmp_path, executor)
+    path.unlink()
+    with (
+        dask_workers(client) as executor,
+        pytest.raises(InputError, match=r"\.rows: cannot be opened here.*that all machines share"),
+    ):
+        made(plan, tmp_path, executor)
+
+
+def test_workers_that_spill(table: Floats, tmp_path: Path) -> None:
+    """A plan that Dask writes to a worker's disk, for lack of memory, and reads again."""
+    settings = {"distributed.worker.memory.target": 1e-9}  # of its limit: nothing may stay
+    spilt: list[int] = []
+
+    def look(done: int, total: int) -> None:
+        found = client.run(lambda dask_worker: dask_worker.data.spilled_total.disk)
+        spilt.append(min(found.values()))
+
+    with (
+        dask.config.set(settings),
+        LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            memory_limit="4GB",
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        Client(cluster) as client,
+        dask_workers(client) as executor,
+    ):
+        assert made(small_plan(), tmp_path, executor, progress=look).tobytes() == table.tobytes()
+    assert max(spilt) > 8 * 4000
+
+
+def test_workers_are_not_paused() -> None:
+    """One that keeps the features of a width may hold most of its memory between blocks."""
+    with dask_workers("local", 1) as executor:
+        client = executor._client  # type: ignore[attr-defined]
+        found = client.run(lambda dask_worker: dask_worker.memory_manager.memory_pause_fraction)
+    assert list(found.values()) == [False]
+
+
+class Growing(Executor):
+    """Has more workers each time it is asked; does its work when somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.workers, self.waiting, self.most = 0, 0, 0
+
+    @property
+    def _max_workers(self) -> int:
+        self.workers += 1
+        return self.workers
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Take a task."""
+        own = self
+
+        class Lazy(Future[Any]):
+            def result(self, timeout: float | None = None) -> Any:
+                own.waiting -= 1
+                return fn(*args, **kwargs)
+
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        future = Lazy()
+        future.set_result(None)
+        return future
+
+
+def test_workers_that_join_later_get_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch system starts its jobs one after another: two blocks for each that is there."""
+    monkeypatch.setattr("gofstream.toys.farm._work", lambda *_: (np.zeros((1, 6, 4)), 0))
+    executor = Growing()
+    found = [block for block, _ in _Farm(small_plan(), executor).made(0, list(range(30)))]
+    assert sorted(found) == list(range(30))
+    assert executor.most == 10  # 2, 4, 6, 8 and 10 make 30
 
 
 class Killer:
@@ -303,9 +439,48 @@ def test_jobs_use_one_blas_thread(name: str) -> None:
     before, worker = script.split("-m distributed.cli.dask_worker")
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         assert f"export {variable}=1" in before
+    told = dict(re.findall(r"export (DASK_\w+)=(\w+)", before))
+    env = dask.config.collect_env(told)
+    assert dask.config.get("distributed.worker.memory.pause", config=env) is False
     assert "source /opt/mine" in before
     assert "--nthreads 1" in worker
     if name == "slurm":
         assert "#SBATCH --mem=2G" in script
     else:
         assert "MY.DaskWorkerMemory = 2000000000" in script
+
+
+CLUSTERS = Path(__file__).parent.parent / "docs" / "tutorials" / "clusters.md"
+
+
+def test_the_recipe_gives_the_jobs_it_speaks_of() -> None:
+    """The configuration in the tutorial: memory, time, queue and storage in the scripts of jobs."""
+    (text,) = re.findall(r"```yaml\n(.*?)```", CLUSTERS.read_text(encoding="utf-8"), re.DOTALL)
+    recipe = yaml.safe_load(text)["jobqueue"]
+    wanted = {
+        "slurm": (
+            "#SBATCH -n 1\n",
+            "#SBATCH --cpus-per-task=1\n",
+            "#SBATCH --mem=6G\n",
+            "#SBATCH -t 02:00:00\n",
+            "#SBATCH -p short\n",
+            "--memory-limit 5.59GiB",
+            "--local-directory /tmp",
+            "--death-timeout 600",
+        ),
+        "htcondor": (
+            "RequestCpus = MY.DaskWorkerCores",
+            "RequestMemory = floor(MY.DaskWorkerMemory / 1048576)",
+            "MY.DaskWorkerMemory = 6000000000",
+            "MY.DaskWorkerDisk = 10000000000",
+            "+MaxRuntime = 7200",
+            "--memory-limit 5.59GiB",
+            "--death-timeout 600",
+        ),
+    }
+    assert set(recipe) == set(wanted)
+    for name, lines in wanted.items():
+        with batch_system(name, **recipe[name]), _batch_system(name) as cluster:
+            script = cluster.job_script()
+        for line in lines:
+            assert line in script, script

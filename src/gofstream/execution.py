@@ -82,10 +82,12 @@ def dask_workers(where: str | Client = "local", count: int | None = None) -> Ite
     count : workers to start, where they are started here (default: as many as cores).
     """
     try:
+        from dask import config
         from distributed import Client, LocalCluster
     except ImportError as error:
         raise missing_extra("distributed", "dask") from error
     with ExitStack() as stack:
+        stack.enter_context(config.set({PAUSE: False}))
         if isinstance(where, Client):
             client = where
         elif where == "local":
@@ -145,9 +147,14 @@ def _batch_system(name: str) -> JobQueueCluster:
 
     kind = SLURMCluster if name == "slurm" else HTCondorCluster
     theirs = config.get(f"jobqueue.{name}.job-script-prologue") or []
-    return kind(processes=1, job_script_prologue=[*theirs, *(f"export {k}=1" for k in ONE_THREAD)])
+    ours = ONE_THREAD | {f"DASK_{PAUSE.upper().replace('.', '__')}": "False"}
+    lines = [f"export {key}={value}" for key, value in ours.items()]
+    return kind(processes=1, job_script_prologue=[*theirs, *lines])
 
 
+#: Dask's setting for the share of its memory beyond which a worker gets nothing to do. Ours keep
+#: the features of a width between blocks: the run could wait for ever.
+PAUSE = "distributed.worker.memory.pause"
 #: The environment of a worker process: one BLAS thread.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 

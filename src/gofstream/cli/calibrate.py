@@ -13,6 +13,7 @@ from gofstream.cli.options import (
     Running,
     scratch_in,
     with_counting,
+    with_device,
     with_reading,
     with_running,
 )
@@ -33,6 +34,7 @@ from gofstream.toys.plan import ReferencePlan
     help="The null file; toys that are there already are kept.",
 )
 @with_running
+@with_device
 @with_reading
 @with_counting
 def calibrate(

@@ -214,7 +214,7 @@ class Running:
 
     def workers(self) -> AbstractContextManager[Executor]:
         """Start what the user asked for."""
-        return dask_workers(self.dask) if self.dask else thread_workers(self.threads)
+        return dask_workers(self.dask, self.threads) if self.dask else thread_workers(self.threads)
 
     def bar(self, what: str, unit: str = "blocks") -> AbstractContextManager[Progress]:
         """Show progress, unless nothing is to be shown."""
@@ -278,7 +278,11 @@ def with_counting(command: Command) -> Command:
 def with_running(command: Command) -> Command:
     """Add the options that say where work is done, and with what settings."""
     options = (
-        click.option("--threads", type=click.IntRange(min=1), help="Default: all cores."),
+        click.option(
+            "--threads",
+            type=click.IntRange(min=1),
+            help="Or workers that --dask starts; default: as many as cores.",
+        ),
         click.option(
             "--dask", metavar="WHERE", help="A scheduler's address, 'local', 'slurm', 'htcondor'."
         ),
@@ -306,11 +310,6 @@ def with_settings(command: Command) -> Command:
             help="A setting, as in TOML: --set widths=[0.3,1.0]",
         ),
         click.option("--memory", type=Size(), help="Budget; default: that of the settings, 4 GiB."),
-        click.option(
-            "--device",
-            type=click.Choice(get_args(Device)),
-            help="Where products are made; default: that of the settings, cpu.",
-        ),
         click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True),
         click.option("--json", is_flag=True, help="Print the result as JSON."),
         click.option("--quiet", is_flag=True, help="Print errors only."),
@@ -322,7 +321,7 @@ def with_settings(command: Command) -> Command:
         base: str | None,
         changes: tuple[str, ...],
         memory: int | None,
-        device: str | None,
+        device: str | None = None,
         **values: Any,
     ) -> Any:
         from_file = click.get_current_context().meta.get("gofstream.settings", {})
@@ -335,6 +334,15 @@ def with_settings(command: Command) -> Command:
         return command(*args, running=Running(settings=settings, **shared, **where), **values)
 
     return _with(options, wrapped)
+
+
+def with_device(command: Command) -> Command:
+    """Add the option of a device, to commands that `with_settings` and can use any."""
+    return click.option(
+        "--device",
+        type=click.Choice(get_args(Device)),
+        help="Where products are made; default: that of the settings, cpu.",
+    )(command)
 
 
 def _with(options: tuple[Callable[[Command], Command], ...], command: Command) -> Command:

@@ -17,6 +17,7 @@ from gofstream.cli.options import (
     Running,
     scratch_in,
     with_counting,
+    with_device,
     with_reading,
     with_running,
 )
@@ -56,6 +57,7 @@ from gofstream.toys.sources import Pool
     help="Folder for power.json, power.png and the toys.",
 )
 @with_running
+@with_device
 @with_reading
 @with_counting
 def power(

@@ -16,6 +16,7 @@ from gofstream.cli.options import (
     Units,
     scratch_in,
     with_counting,
+    with_device,
     with_reading,
     with_running,
 )
@@ -50,6 +51,7 @@ from gofstream.report.text import summary
     help="Folder for result.json, report.html and toys.null.",
 )
 @with_running
+@with_device
 @with_reading
 @with_counting
 def test(

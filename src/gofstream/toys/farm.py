@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -147,12 +148,14 @@ class _Farm:
         if not blocks:
             return
         width = self.plan.learner.widths[index]
-        at_once = self._at_once(width)
+        fitting = self._fitting(width)
         waiting = blocks[::-1]
         tries = dict.fromkeys(blocks, 0)
         running: dict[Future[Made], int] = {}
         try:
             while waiting or running:
+                # Workers of a cluster come and go.
+                at_once = min(fitting, 2 * concurrency(self.executor))
                 while waiting and len(running) < at_once:
                     block = waiting.pop()
                     running[self._submit(width, block, tries[block])] = block
@@ -168,16 +171,16 @@ class _Farm:
             for future in running:
                 future.cancel()
 
-    def _at_once(self, width: float) -> int:
+    def _fitting(self, width: float) -> float:
         """Blocks that may be with the executor at a time: as many as the memory budget allows."""
-        workers = concurrency(self.executor)
         if not self.local:
-            return 2 * workers  # each has a process, and the budget, of its own
+            return math.inf  # each worker has a process, and the budget, of its own
         shared, block = self.plan.memory(_memory.shared(self.plan, width))
         budget = self.plan.learner.settings.memory
         refuse_beyond(budget, shared + block, "the features of a width and one block of toys")
         fitting = (budget - shared) // max(1, block)
-        return fitting if fitting < workers else 2 * workers
+        # Those that wait for a thread take no memory.
+        return fitting if fitting < concurrency(self.executor) else math.inf
 
     def _submit(self, width: float, block: int, tried: int) -> Future[Made]:
         # What was tried before is an argument, since a cluster takes equal calls for the same one.
