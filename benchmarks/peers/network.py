@@ -3,9 +3,8 @@
 The network minimises Σ_R w (e^f - 1) - Σ_D f, and t is minus twice the minimum. One hidden layer of
 four in one dimension and three of five in five, weights clipped at 9 and at 2.15, follow the
 literature. That trains by gradient descent for 10⁵ epochs and more, and clips weights after each;
-here the same function is minimised by L-BFGS-B, with the clip as the bound on every weight. After
-1000 epochs of gradient descent, twice the work, t of a bump in EXPO-1D had come to a third of
-what this finds.
+here the same function is minimised by L-BFGS-B, with the clip as the bound on every weight. For a
+bump in EXPO-1D, 1000 epochs of gradient descent had brought t to 11; 300 passes of this, to 28.
 """
 
 from __future__ import annotations
