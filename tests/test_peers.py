@@ -175,14 +175,14 @@ def test_network(monkeypatch: pytest.MonkeyPatch) -> None:
     toys = task.toys("bulk", 0, 2)
     counted = methods.count(task)(toys)
     assert (methods.network(task)(toys) > counted + 5).all()
-    monkeypatch.setitem(network.SHAPES, 1, ((4,), 0.0))
+    monkeypatch.setitem(network.SHAPES, 1, ((4,), 0.0, 100))
     np.testing.assert_allclose(methods.network(task)(toys), counted, rtol=1e-5)
 
 
 def test_all_tests_see_a_large_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through the file and back; a run goes on where it was, and is not repeated."""
     monkeypatch.setattr(run, "CHUNK", 8)
-    monkeypatch.setattr(network, "PASSES", 40)
+    monkeypatch.setitem(network.SHAPES, 1, ((4,), 9.0, 40))
     monkeypatch.setattr(page, "SIGNALS", {"expo1d": ("bulk", "tail")})
     task = small_task()
     run.run("expo1d", tmp_path, tuple(TESTS), (20, 0), task)
