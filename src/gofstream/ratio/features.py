@@ -212,6 +212,12 @@ def rows_are_stored(
     return whole <= memory and n_reference * rank * itemsize <= STORED * memory
 
 
+def refuse_candidates(reference: Points, count: int, memory: int) -> None:
+    """Raise `MemoryBudgetError` if not even the reduction of the candidates fits."""
+    what = f"the reference and the reduction of {count} candidate centres"
+    refuse_beyond(memory, reference.nbytes + reduction_bytes(count, BLOCK), what)
+
+
 def prepare(
     reference: Points,
     candidates: Floats,
@@ -246,8 +252,7 @@ def prepare(
     """
     dtype, count = np.dtype(precision), len(candidates)
     held = reference.nbytes
-    what = f"the reference and the reduction of {count} candidate centres"
-    refuse_beyond(memory, held + reduction_bytes(count, BLOCK), what)
+    refuse_candidates(reference, count, memory)
     centres = reduce_centres(candidates, width, penalty, memory=memory - held)
     stored = rows_are_stored(len(reference), centres.rank, count, dtype.itemsize, memory - held)
     if not stored:
