@@ -35,6 +35,9 @@ from gofstream.ondisk import OnDisk, Writer
 from gofstream.ratio.features import Features
 from gofstream.ratio.learner import Learner
 from gofstream.sample import build
+from gofstream.scan.grid import ScanGrid
+from gofstream.scan.summary import ScanSummary
+from gofstream.scan.tree import GROUP, scan_batches
 from gofstream.toys.farm import _Farm
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator
@@ -129,6 +132,30 @@ def _prepared_once_by_each(plan: Watched) -> None:
     assert len(blocks) == 10
     times = Counter((pid, what) for pid, what in noted if what.startswith("features"))
     assert set(times.values()) == {1}
+
+
+def scanned(seed: int) -> tuple[Floats, float]:
+    """Make a batch of its own from a number."""
+    return np.random.default_rng(seed).exponential(size=(7, 2)), 7.0
+
+
+def test_a_scan_on_dask_has_the_bits_of_one_thread(client: Client) -> None:
+    """Groups of batches and the tree of merges are fixed; both are one pass, up to rounding."""
+    rng = np.random.default_rng(1)
+    grid = ScanGrid.choose(rng.exponential(size=(200, 2)), 1400.0, rng)
+    count = 9 * GROUP + 5  # more groups than one task merges
+    with dask_workers(client) as executor:
+        far = scan_batches(grid, range(count), scanned, executor)
+        assert scan_batches(grid, [], scanned, executor).batches == 0
+    with thread_workers(1) as executor:
+        near = scan_batches(grid, range(count), scanned, executor)
+    assert far.to_bytes() == near.to_bytes()
+    assert far.batches == count
+    once = ScanSummary.empty(grid)
+    for seed in range(count):
+        once = once.add(*scanned(seed))
+    np.testing.assert_allclose(far.sums, once.sums, atol=1e-10)
+    np.testing.assert_array_equal(far.inside, once.inside)
 
 
 def test_processes(table: Floats, tmp_path: Path) -> None:

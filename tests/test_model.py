@@ -23,10 +23,10 @@ from gofstream.ratio.model import (
     Aggregate,
     LogRatio,
     RunningRatio,
-    _seal,
 )
 from gofstream.ratio.scaling import Scaling
 from gofstream.sample import Sample
+from gofstream.sealed import _seal
 from gofstream.settings import Settings
 
 Floats = NDArray[np.float64]

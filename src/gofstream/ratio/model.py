@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
+from gofstream import sealed
 from gofstream.errors import FormatError, GofstreamError
 from gofstream.ratio.kernel import gaussian
 from gofstream.ratio.scaling import Scaling
@@ -64,10 +60,7 @@ class LogRatio:
 
     def to_bytes(self) -> bytes:
         """Write as safetensors: two tensors, and everything else as sealed JSON beside them."""
-        tensors = {
-            "centres": np.ascontiguousarray(self.centres),
-            "coefficients": np.ascontiguousarray(self.coefficients),
-        }
+        tensors = {"centres": self.centres, "coefficients": self.coefficients}
         about = {
             "format": FORMAT,
             "version": VERSION,
@@ -79,11 +72,7 @@ class LogRatio:
             "reference": self.reference,
             "converged": self.converged,
         }
-        text = json.dumps(about, sort_keys=True)
-        sealed = json.dumps({"about": text, "sha256": _seal(tensors, text)}, sort_keys=True)
-        # One key only: safetensors writes several in no fixed order, and equal models should have
-        # equal bytes.
-        return save(tensors, {"gofstream": sealed})
+        return sealed.to_bytes(tensors, about)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> LogRatio:
@@ -94,21 +83,7 @@ class LogRatio:
         FormatError
             If the bytes are damaged, foreign, or of a newer version.
         """
-        try:
-            tensors = load(data)
-            sealed = json.loads(_metadata(data)["gofstream"])
-            text, sha256 = sealed["about"], sealed["sha256"]
-            about: dict[str, Any] = json.loads(text)
-            kind, version = about["format"], about["version"]
-        except (SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise FormatError(f"not a readable gofstream model ({error!r})") from error
-        if (kind, version) != (FORMAT, VERSION):
-            raise FormatError(
-                f"this is {kind!r} version {version!r}, but this gofstream reads {FORMAT!r} "
-                f"version {VERSION}; use the gofstream that wrote it, or a newer one"
-            )
-        if sha256 != _seal(tensors, text):
-            raise FormatError("the model is damaged: its SHA-256 does not match; restore a copy")
+        tensors, about = sealed.from_bytes(data, FORMAT, VERSION, "model")
         try:
             model = cls(
                 centres=tensors["centres"],
@@ -141,22 +116,6 @@ class LogRatio:
                 "the model contradicts itself: its tensors, scaling, width, penalty and expected "
                 "count do not fit together; it was not written by gofstream"
             )
-
-
-def _metadata(data: bytes) -> dict[str, str]:
-    # The file starts with the length of its JSON header; `load` has checked both.
-    length = int.from_bytes(data[:8], "little")
-    header: dict[str, dict[str, str]] = json.loads(data[8 : 8 + length])
-    return header.get("__metadata__", {})
-
-
-def _seal(tensors: Mapping[str, NDArray[Any]], text: str) -> str:
-    digest = hashlib.sha256(text.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"{name}{tensor.shape}{tensor.dtype.str}".encode())
-        digest.update(np.ascontiguousarray(tensor).tobytes())
-    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

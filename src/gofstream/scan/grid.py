@@ -1,0 +1,245 @@
+"""The grid of alternatives n(x|R) (1 + α k(x)): windows, strengths, and what each costs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gofstream.scan.choose import choose_bumps, choose_tails
+from gofstream.scan.windows import Bumps, Indices, Tails
+
+Floats = NDArray[np.float64]
+
+#: Counts up whenever the same reference and seed give other numbers than before.
+RULE = 1
+#: Rows that windows and strengths are chosen from: this part of the reference, but no more than so
+#: many. The others say what an alternative costs.
+PART, ROWS = 5, 20_000
+#: Strengths of excess and deficit: s = g (1 + √b) signal events where a window holds b.
+EXCESS, DEFICIT = (1.5, 2.4, 3.8, 6.1, 9.8), (-1.5, -2.4, -3.8)
+#: No alternative takes away more than this part of the reference.
+DEEPEST = -0.9
+#: ℓ of an alternative may be uncertain by so much, for want of reference rows.
+UNCERTAIN = 3.0
+#: Events looked at together, so that their pairs with windows fill no more than some megabytes.
+SLAB = 8192
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScanGrid:
+    """Alternatives with one window each, fixed before any data. Make one with `ScanGrid.choose`.
+
+    With W windows of S strengths each, all arrays end in (W,) or are (S, W).
+
+    Attributes
+    ----------
+    windows : bumps by width, widest first, and then tails.
+    alpha : (S, W) α: how much more than the reference, where k = 1.
+    log_weight : (S, W) what an alternative weighs in the mixture; -∞ if it is dropped.
+    drift : (S, W) what ℓ loses for each event that is expected.
+    safe_drift : (S, W) the same with the uncertainty of a finite reference paid for; None for a
+        weighted one.
+    content : (W,) part of the reference in each window.
+    expected : N(R) of all data that will be looked at.
+    shape_only : whether the number of events is left out of the test.
+    rows : N_R.
+    features : D.
+    """
+
+    windows: tuple[Bumps | Tails, ...]
+    alpha: Floats
+    log_weight: Floats
+    drift: Floats
+    safe_drift: Floats | None
+    content: Floats
+    expected: float
+    shape_only: bool
+    rows: int
+    features: int
+
+    @classmethod
+    def choose(
+        cls,
+        reference: Floats,
+        expected: float,
+        rng: np.random.Generator,
+        *,
+        share: Floats | None = None,
+        shape_only: bool = False,
+    ) -> ScanGrid:
+        """Choose windows and strengths from a part of the reference, and learn what they cost.
+
+        Parameters
+        ----------
+        reference : (N_R, D) scaled.
+        expected : N(R) of all batches together; for a test of shape alone, their events.
+        rng : says which part.
+        share : normalised event weights of the reference.
+        shape_only : whether the number of events is left out of the test.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(1)
+        >>> grid = ScanGrid.choose(rng.exponential(size=(5000, 1)), 400.0, rng)
+        >>> grid.alpha.shape == (8, grid.size)
+        True
+        """
+        counted = np.arange(len(reference)) if share is None else np.flatnonzero(share > 0)
+        order = rng.permutation(counted)
+        own, others = np.split(order, [max(1, min(len(order) // PART, ROWS))])
+        windows: tuple[Bumps | Tails, ...] = (
+            *choose_bumps(reference[own]),
+            choose_tails(reference[own]),
+        )
+        chosen = _Moments.of(windows, reference[own], None if share is None else share[own])
+        effective = len(order) if share is None else 1 / float(np.sum(share**2))
+        alpha = _strengths(chosen, expected)
+        error = np.abs(alpha) * expected * np.sqrt(chosen.second / effective)
+        weak = np.array([g in (EXCESS[0], DEFICIT[0]) for g in (*EXCESS, *DEFICIT)])
+        whole = _Moments.of(windows, reference, share)
+        drift = np.log1p(alpha * whole.mean) if shape_only else alpha * whole.mean
+        safe = None
+        if share is None:
+            middle = chosen.mean if shape_only else np.zeros(chosen.mean.shape)
+            safe = _safe_drift(windows, reference[others], alpha, middle, expected)
+        return cls(
+            windows=windows,
+            alpha=alpha,
+            log_weight=_log_weight(windows, (error <= UNCERTAIN) | weak[:, None]),
+            drift=drift,
+            safe_drift=safe,
+            content=whole.content,
+            expected=expected,
+            shape_only=shape_only,
+            rows=len(order),
+            features=reference.shape[1],
+        )
+
+    @property
+    def size(self) -> int:
+        """W, the number of windows."""
+        return len(self.content)
+
+    @property
+    def parts(self) -> list[slice]:
+        """Which windows belong to each entry of ``windows``."""
+        return _parts(self.windows)
+
+    def look(self, x: Floats) -> tuple[Floats, Indices]:
+        """Look at scaled events: Σ log(1 + α k) as (S, W), and how many lie in each window."""
+        sums, inside = np.zeros(self.alpha.shape), np.zeros(self.size, dtype=np.int64)
+        for events in _slabs(x):
+            for windows, part in zip(self.windows, self.parts, strict=True):
+                found = windows.inside(events)
+                sums[:, part] += found.log_sums(self.alpha[:, part])
+                inside[part] += found.counts
+        return sums, inside
+
+    def about(self) -> dict[str, Any]:
+        """Describe what decides every number, for files, and to tell grids apart."""
+        return {
+            "rule": RULE,
+            "features": self.features,
+            "expected": self.expected,
+            "shape_only": self.shape_only,
+            "reference rows": self.rows,
+            "windows": self.size,
+            "numbers": self._digest(),
+        }
+
+    def _digest(self) -> str:
+        digest = hashlib.sha256()
+        for array in (self.alpha, self.log_weight, self.drift, self.content):
+            digest.update(array.tobytes())
+        for windows in self.windows:
+            digest.update(windows.to_bytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Moments:
+    """What windows hold of some rows: means of k and k², and the part of the rows inside."""
+
+    mean: Floats
+    second: Floats
+    content: Floats
+
+    @classmethod
+    def of(cls, windows: Sequence[Bumps | Tails], rows: Floats, share: Floats | None) -> _Moments:
+        weights = np.ones(len(rows)) if share is None else share
+        parts, start = _parts(windows), 0
+        found = np.zeros((3, parts[-1].stop))
+        for slab in _slabs(rows):
+            own = weights[start : start + len(slab)]
+            start += len(slab)
+            for each, part in zip(windows, parts, strict=True):
+                inside = each.inside(slab)
+                value = own[inside.rows]
+                for power in range(3):
+                    found[power, part] += inside.summed(value * inside.k**power)
+        content, mean, second = found / weights.sum()
+        return cls(mean, second, content)
+
+
+def _parts(windows: Sequence[Bumps | Tails]) -> list[slice]:
+    ends = list(accumulate(map(len, windows)))
+    return [slice(end - len(each), end) for each, end in zip(windows, ends, strict=True)]
+
+
+def _slabs(x: Floats) -> Iterator[Floats]:
+    for start in range(0, len(x), SLAB):
+        yield x[start : start + SLAB]
+
+
+def _strengths(found: _Moments, expected: float) -> Floats:
+    """α for every strength: enough for g standard deviations, and for g events where b is small."""
+    background = expected * found.mean**2 / found.second
+    unit = (1 + np.sqrt(background)) / (expected * found.mean)
+    return np.maximum(np.array([*EXCESS, *DEFICIT])[:, None] * unit, DEEPEST)
+
+
+def _log_weight(windows: Sequence[Bumps | Tails], kept: NDArray[np.bool_]) -> Floats:
+    """Weigh every width alike, and the tails as one width; within it, every alternative."""
+    parts = _parts(windows)
+    weight = np.zeros(kept.shape)
+    for part in parts:
+        weight[:, part] = kept[:, part] / (len(parts) * np.count_nonzero(kept[:, part]))
+    with np.errstate(divide="ignore"):
+        return np.log(weight)
+
+
+def _safe_drift(
+    windows: Sequence[Bumps | Tails],
+    rows: Floats,
+    alpha: Floats,
+    middle: Floats,
+    expected: float,
+) -> Floats:
+    """Find what ℓ must lose per expected event, for e^ℓ to average to one over references too.
+
+    With h = k - m (m is zero where the rate is known), Π_D (1 + α h) Π_R (1 - β h) has mean one at
+    most over data and reference if β = α N(R) / N_R, whatever the mean of h: the first factor has
+    the mean e^{N(R) α E[h]} and the second e^{-N_R β E[h]}, or less if numbers of events are fixed.
+    Written in k instead, the first is Π_D (1 + α k) / (1 + α m)^N with another α. An alternative
+    for which a factor of a row could be zero or less has no such price: it costs infinitely much.
+    """
+    inner = alpha / (1 + alpha * middle)
+    beta = inner * expected / len(rows)
+    around = 1 + beta * middle
+    outer = beta / around
+    possible = (around > 0) & (outer < 1)
+    outer, around = np.where(possible, outer, 0.0), np.where(possible, around, 1.0)
+    gained = np.zeros(alpha.shape)
+    for slab in _slabs(rows):
+        for each, part in zip(windows, _parts(windows), strict=True):
+            gained[:, part] += each.inside(slab).log_sums(-outer[:, part])
+    gained += len(rows) * np.log(around)
+    cost = np.log1p(alpha * middle) - gained / expected
+    return np.where(possible, cost, np.inf)
