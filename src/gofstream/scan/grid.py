@@ -29,6 +29,8 @@ DEEPEST = -0.9
 UNCERTAIN = 3.0
 #: Events looked at together, so that their pairs with windows fill no more than some megabytes.
 SLAB = 8192
+#: Bytes of all arrays that hold something for a pair of event and window, at their most.
+PAIR = 80
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,6 +128,19 @@ class ScanGrid:
     def size(self) -> int:
         """W, the number of windows."""
         return len(self.content)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays; a summary takes about a quarter."""
+        own = 0 if self.safe_drift is None else self.safe_drift.nbytes
+        windows = sum(len(each.to_bytes()) for each in self.windows)
+        return 3 * self.alpha.nbytes + self.content.nbytes + own + windows
+
+    @property
+    def work_bytes(self) -> int:
+        """Bytes that `look` takes, about: the pairs of a slab with windows of one width."""
+        touched = max(float(self.content[part].sum()) for part in self.parts)
+        return int(SLAB * touched * PAIR) + 2 * self.alpha.nbytes
 
     @property
     def parts(self) -> list[slice]:
