@@ -29,6 +29,7 @@ from validation.cases import (
     table_from_training_rows,
 )
 from validation.checks import FAMILY_LEVEL, Check, against_table, holm, own_tables
+from validation.evidence import EvidenceSize, checks
 from validation.picture import Case, draw, draw_alarms
 from validation.wrong import leave_one_out, smallest_p_raw
 
@@ -37,7 +38,8 @@ ANALYTIC = Size(n_reference=10_000, expected=1_000, batches=4, toys=1000, sets=3
 PERMUTATION = Size(n_reference=20_000, expected=2_000, batches=2, toys=99, sets=200)
 SMALL_REFERENCE = Size(n_reference=20_000, expected=16_000, batches=8, toys=1000, sets=1000)
 STREAMS = StreamSize()
-CASES = ("p-values", "streams")
+EVIDENCE = EvidenceSize()
+CASES = ("p-values", "streams", "evidence")
 
 
 class Validation:
@@ -57,6 +59,12 @@ class Validation:
         self._judge("streams", self.alarms.checks())
         naive = self.alarms.false_alarms(self.alarms.naive)
         self._judge("wrong: p ≤ α at every look", [naive])
+
+    def evidence(self) -> None:
+        """Run the case of the scan's e-value; at face value it must fail with too few rows."""
+        with self._case("evidence") as (_, bar):
+            for name, found in checks(EVIDENCE, self.seed, self.executor, bar).items():
+                self._judge(name, found)
 
     def p_values(self) -> None:
         """Run the cases of p-values; the names of those that must fail begin with `wrong`."""
@@ -85,7 +93,7 @@ class Validation:
         p = {
             what.split(",")[0]: rank / (PERMUTATION.toys + 1)
             for what, rank in ranks.items()
-            if ", min over" in what
+            if ", min over" in what or what == "scan"
         }
         self.curves["permutation"] = Case(p, np.inf)  # each has a table of its own
 
@@ -140,6 +148,8 @@ def main() -> int:
                 validation.p_values()
             if "streams" in options.cases:
                 validation.streams()
+            if "evidence" in options.cases:
+                validation.evidence()
             done.append(validation)
             _write(done, options.out)
     good = all(validation.as_expected() for validation in done)

@@ -313,9 +313,10 @@ class Record(Part):
     def _fits(self) -> Self:
         if not self.verdicts:
             raise ValueError("there is no verdict")
-        for name in {part for names in self.verdicts for part in names.split(" + ")}:
-            if name not in self.statistics:
-                raise ValueError(f"statistics lack `{name}`, which a verdict is about")
+        for names in self.verdicts:
+            for name in names.split(" + "):
+                if name not in self.statistics:
+                    raise ValueError(f"statistics lack `{name}`, which the verdict is about")
         if not self.storage:
             raise ValueError("storage names no strategy")
         if not self.widths:
