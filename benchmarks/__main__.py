@@ -1,7 +1,7 @@
 """Run all benchmarks, or those whose names are given.
 
-They are expo1d, dimuon5d, reduction, farm, growth, plan, stream and serve; and stream10k and scale,
-only when they are named.
+They are expo1d, dimuon5d, reduction, farm, growth, plan, stream and serve; and stream10k, scale and
+rank, only when they are named.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks import farm, fits, growth, plan, reduction, scale, serve, stream
+from benchmarks import farm, fits, growth, plan, rank, reduction, scale, serve, stream
 from benchmarks.machine import emit, gemm_peak, gemv_bandwidth
 
 
@@ -38,6 +38,8 @@ def main(wanted: list[str]) -> None:
             stream.run_long()
         if "scale" in wanted:
             scale.run()
+        if "rank" in wanted:
+            rank.run()
         if "serve" in wanted:
             serve.run()
 

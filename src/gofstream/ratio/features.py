@@ -245,9 +245,8 @@ def prepare(
     True
     """
     dtype, count = np.dtype(precision), len(candidates)
+    refuse_candidates(reference, count, memory)
     held = reference.nbytes
-    what = f"the reference and the reduction of {count} candidate centres"
-    refuse_beyond(memory, held + reduction_bytes(count, BLOCK), what)
     centres = reduce_centres(candidates, width, penalty, memory=memory - held)
     stored = rows_are_stored(len(reference), centres.rank, count, dtype.itemsize, memory - held)
     if not stored:
@@ -266,6 +265,12 @@ def prepare(
         precision=precision,
         stored=stored,
     )
+
+
+def refuse_candidates(reference: Points, count: int, memory: int) -> None:
+    """Refuse candidate centres that cannot be reduced, beside the reference, within the memory."""
+    what = f"the reference and the reduction of {count} candidate centres"
+    refuse_beyond(memory, reference.nbytes + reduction_bytes(count, BLOCK), what)
 
 
 def features_of(

@@ -14,7 +14,7 @@ from gofstream.checks import check_data, check_reference
 from gofstream.errors import InputError, refuse_beyond
 from gofstream.ratio.centres import covering_centres, default_count, draw_candidates
 from gofstream.ratio.devices import place
-from gofstream.ratio.features import Features, prepare
+from gofstream.ratio.features import Features, prepare, refuse_candidates
 from gofstream.ratio.model import LogRatio, LogRatios
 from gofstream.ratio.penalty import PenaltyTrial, smallest_stable
 from gofstream.ratio.scaling import ScaledRows, Scaling
@@ -93,12 +93,14 @@ class Learner:
         check_expected([expected])
         scaling = Scaling.learn(reference, settings.scaling)
         scaled = ScaledRows(reference, scaling)
-        for part in pieces(len(reference)):  # events that are too far out are refused
-            scaling.apply(reference, part)
-        share = None if reference.weights is None else reference.share
         count = settings.n_centres or default_count(
             len(reference) + expected, settings.centre_factor
         )
+        count = min(count, len(reference))
+        refuse_candidates(scaled, count, settings.memory)
+        for part in pieces(len(reference)):  # events that are too far out are refused
+            scaling.apply(reference, part)
+        share = None if reference.weights is None else reference.share
         candidates = draw_candidates(scaled, count, rng, share=share)
         widths = settings.widths or distance_quantiles(
             scaled, settings.width_quantiles, rng, share=share
