@@ -26,7 +26,7 @@ def upper_times(upper: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[n
     """Multiply columns by an upper triangular matrix; quickest if that is in Fortran order."""
     out = np.zeros_like(z)
     for start, stop in panels(len(upper)):
-        out[:stop] += np.dot(upper[:stop, start:stop], z[start:stop])
+        out[:stop] += _product(upper[:stop, start:stop], z[start:stop])
     return out
 
 
@@ -36,8 +36,16 @@ def upper_transposed_times(
     """Multiply columns by the transpose of an upper triangular matrix."""
     out = np.empty_like(z)
     for start, stop in panels(len(upper)):
-        out[start:stop] = np.dot(upper[:stop, start:stop].T, z[:stop])
+        out[start:stop] = _product(upper[:stop, start:stop].T, z[:stop])
     return out
+
+
+def _product(part: NDArray[np.float64], z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Multiply by a part of a matrix: `dot` would copy it, which takes as long as the product.
+
+    `matmul` keeps the interpreter's lock if the result has less than 500 numbers.
+    """
+    return part @ z if len(part) * z[0].size >= 500 else np.dot(part, z)
 
 
 def cholesky(matrix: NDArray[np.float64], what: str) -> NDArray[np.float64]:
