@@ -9,7 +9,7 @@ from gofstream.ratio.linalg import PANEL, upper_times, upper_transposed_times
 
 
 @pytest.mark.parametrize("rank", [1, PANEL - 1, PANEL, PANEL + 1, 3 * PANEL + 5])
-@pytest.mark.parametrize("columns", [(), (1,), (7,)])
+@pytest.mark.parametrize("columns", [(), (1,), (7,), (24,)])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_triangular_products(rank: int, columns: tuple[int, ...], order: str) -> None:
     """Leaving out what is zero changes nothing."""
