@@ -13,7 +13,7 @@ import numpy as np
 from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
-from gofstream.ratio.arrays import to_numpy
+from gofstream.ratio.arrays import buffer, in_place, product, to_numpy
 from gofstream.ratio.centres import REACH
 from gofstream.ratio.features import RUN, Features, shelve
 from gofstream.ratio.kernel import KernelRows
@@ -104,7 +104,7 @@ class Rows:
                 place[: len(events)] = events
             shelves.append(xp.asarray(shelf, device=where))
             first += count
-        made = KernelRows.of(shelves[0][0, :, :], features.centres, features.width)
+        made = KernelRows.of(shelves, features.centres, features.width, like=shelves[0])
         rows = cls(shelves, sizes, to_numpy(features.to_kernel), made)
         limit = math.exp(-(REACH**2) / 2)
         missed = np.array([len(events) for events in batches])
@@ -309,44 +309,34 @@ class Block:
         coefficients = features.inward(z)
         gradient, flatness, seen = np.zeros_like(z), np.zeros(z.shape[1]), 0.0
         total = np.zeros(z.shape[1])
-        ones: Any = None
+        ones = values = pulled = None
         kept = None if self.labels is None else self.labels.kept[:, who]
         start = 0
-        # numpy works in place: fresh arrays of this size would cost as much as the arithmetic. And
-        # `matmul` keeps the interpreter's lock when its result has less than 500 numbers.
-        fast = isinstance(coefficients, np.ndarray)
+        less = xp.asarray(-2.0, dtype=features.dtype, device=self.device)
         # e^f may be infinite at a trial point: tanh is then one.
         with np.errstate(over="ignore", invalid="ignore"):
             for index, (psi, share) in enumerate(features.chunks(z.shape[1])):
+                count = psi.shape[0]
                 if ones is None:
-                    ones = xp.ones(psi.shape[0], dtype=psi.dtype, device=self.device)
-                    if fast:
-                        buffer = np.empty((len(psi), z.shape[1]), dtype=psi.dtype)
-                        pulled = np.empty(z.shape, dtype=psi.dtype)
-                weights = ones[: psi.shape[0]] if share is None else share
-                if fast:
-                    f = np.matmul(psi, coefficients, out=buffer[: len(psi)])
-                    if kept is not None:
-                        f *= kept[start : start + len(psi)]
-                        start += len(psi)
-                    np.exp(f, out=f)
-                else:
-                    f = xp.exp(psi @ coefficients)
+                    ones = xp.ones(count, dtype=psi.dtype, device=self.device)
+                    values, pulled = (buffer((n, z.shape[1]), psi) for n in (count, len(z)))
+                weights = ones[:count] if share is None else share
+                f = product(psi, coefficients, None if values is None else values[:count, :])
+                if kept is not None:
+                    f *= kept[start : start + count]
+                    start += count
+                f = in_place("exp", f)
                 f -= 1
                 total += _sums(xp, weights, f)
                 f += 2
-                f = np.divide(-2, f, out=f) if fast else -2 / f
+                f = in_place("divide", less, f)
                 f += 1
                 if index % 8 == 0:
-                    squares = f * f
-                    flatness += np.dot(weights, squares) if fast else to_numpy(weights @ squares)
+                    flatness += to_numpy(product(weights, f * f))
                     seen += float(xp.sum(weights))
                 if share is not None:
                     f *= share[:, None]
-                if fast:
-                    gradient += np.dot(psi.T, f, out=pulled)
-                else:
-                    gradient += to_numpy(xp.matrix_transpose(psi) @ f)
+                gradient += to_numpy(product(xp.matrix_transpose(psi), f, pulled))
         gradient = features.outward(gradient)
         if features.share is None:
             gradient /= self.n_reference
