@@ -1,9 +1,8 @@
 """What the rank r costs and brings: t and power against the reduction and the candidates.
 
 The same toys are fitted with models of different size: the tolerance of the reduction from 1e-4 λ
-to 10 λ, and 300 to 100 000 candidates at the default 0.1 λ. Toys are kept in files, two for each
-model: a run that is stopped goes on from there. On two free cores it takes about an hour, most of
-it for the largest models of CMS-L1.
+to 10 λ, and 300 to 100 000 candidates at the default 0.1 λ. Each model is a line of a file: a run
+that was stopped goes on after the last. The largest models of CMS-L1 take most of the time.
 """
 
 from __future__ import annotations
@@ -21,24 +20,27 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from benchmarks.machine import emit
+from benchmarks.points import Lines, Points, Remaining
+from gofstream.bench.cases import LABELS
+from gofstream.cli.progress import amount, duration
 from gofstream.datasets import cmsl1, dimuon5d
-from gofstream.errors import GofstreamWarning
-from gofstream.execution import thread_workers
-from gofstream.inference.null import NullFile
-from gofstream.inference.power import Power, power
+from gofstream.errors import GofstreamWarning, refuse_beyond
+from gofstream.execution import cores, thread_workers
+from gofstream.inference.power import power
 from gofstream.inference.pvalues import LAWS, p_value
 from gofstream.ratio import centres
+from gofstream.ratio.features import Features
 from gofstream.ratio.learner import Learner
+from gofstream.report.plots import BLACK, BLUE, ORANGE
 from gofstream.sample import Sample
 from gofstream.settings import preset
-from gofstream.toys.farm import Job
-from gofstream.toys.farm import run as run_farm
+from gofstream.statistics import STATISTICS
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Injected, Pool
 
 Floats = NDArray[np.float64]
 
+OUT = Path("out/rank.jsonl")
 PICTURE = Path(__file__).parents[1] / "docs" / "performance" / "rank.png"
 #: Residual variances in units of λ, with `CANDIDATES` of them; the default.
 TOLERANCES, CANDIDATES, DEFAULT = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0), 3000, 0.1
@@ -70,19 +72,6 @@ class Case:
     width: float
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One model: how it was made, its rank, and what it found."""
-
-    tolerance: float
-    candidates: int
-    rank: int
-    mean: float
-    error: float
-    seen: Power
-    seconds: float
-
-
 def cases() -> list[Case]:
     """DIMUON-5D with a Z' of 300 GeV, and CMS-L1 with A → 4l: the samples shipped."""
     rng = np.random.default_rng(1)
@@ -112,7 +101,7 @@ def cases() -> list[Case]:
 
 
 def run(
-    folder: Path = Path("out") / "rank",
+    out: Path = OUT,
     picture: Path = PICTURE,
     *,
     toys: tuple[int, int] = TOYS,
@@ -120,97 +109,105 @@ def run(
     ladder: Sequence[int] = LADDER,
     expected: float = EXPECTED,
 ) -> None:
-    """Print a line for each model, and draw them all."""
-    folder.mkdir(parents=True, exist_ok=True)
-    figure = Figure(figsize=(9.5, 6.5), layout="constrained")
-    above, below = figure.subplots(2, 2, sharex="col")
-    for column, case in enumerate(cases()):
-        models = [(each, CANDIDATES) for each in tolerances]
-        models += [(DEFAULT, count) for count in ladder]
-        found: dict[tuple[float, int], Point] = {}
-        for tolerance, count in dict.fromkeys(models):
-            found[tolerance, count] = _point(case, tolerance, count, folder, toys, expected)
-        series = {
-            f"M = {CANDIDATES}, tolerance {min(tolerances):g} to {max(tolerances):g} λ": [
-                found[each, CANDIDATES] for each in tolerances
-            ],
-            f"{DEFAULT:g} λ, M = {min(ladder)} to {max(ladder)}": [
-                found[DEFAULT, count] for count in ladder
-            ],
-        }
-        _draw(above[column], below[column], case.title, series)
-    above[0].set_ylabel("mean t of toys without signal")
-    below[0].set_ylabel(f"power at p ≤ {LEVEL:g} (bars: 95 %)")
-    figure.suptitle(
-        f"{toys[0]} toys without and {toys[1]} with signal, of {expected:.0f} events; ringed: "
-        f"{DEFAULT:g} λ, M = {CANDIDATES}"
-    )
+    """Measure the models that the file lacks, a line for each, and draw them all."""
+    points = Points(out)
+    models = [(each, CANDIDATES) for each in tolerances] + [(DEFAULT, count) for count in ladder]
+    wanted = {
+        _name(case, *model): (case, _shape(*model, toys, expected))
+        for case in cases()
+        for model in models
+    }
+    missing = {n: each for n, each in wanted.items() if not points.knows(n, each[1])}
+    remaining = Remaining(cost(shape) for _, shape in missing.values())
+    for name, (case, shape) in missing.items():
+        points.put({"name": name, "shape": shape, **measure(case, shape)})
+        remaining.done()
     picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture, dpi=110)
+    draw(points.lines, tolerances, ladder).savefig(picture, dpi=110)
 
 
-def _point(
-    case: Case,
-    tolerance: float,
-    count: int,
-    folder: Path,
-    toys: tuple[int, int],
-    expected: float,
-) -> Point:
-    """Make the toys of one model, or read them."""
+def _name(case: Case, tolerance: float, candidates: int) -> str:
+    return f"rank.{case.name}.tolerance={tolerance:g}.candidates={candidates}"
+
+
+def _shape(
+    tolerance: float, candidates: int, toys: tuple[int, int], expected: float
+) -> dict[str, Any]:
+    return {
+        "tolerance": tolerance,
+        "candidates": candidates,
+        "toys": list(toys),
+        "expected": expected,
+    }
+
+
+def cost(shape: dict[str, Any]) -> float:
+    """Guess what a model costs beside the others, to tell how long a run may still take.
+
+    A finer tolerance leaves more centres, and more candidates do; the cost grows faster than their
+    number.
+    """
+    centres = min(8000, shape["candidates"] * (shape["tolerance"] / 1e-4) ** -0.15)
+    return 1e-3 * shape["candidates"] + (centres / 1000) ** 1.5
+
+
+def measure(case: Case, shape: dict[str, Any]) -> dict[str, Any]:
+    """Fit the toys of one model: its rank, mean t without signal, and power."""
     settings = preset(case.name).settings.changed(
         widths=(case.width,), n_centres=300, memory=MEMORY
     )
-    rng = np.random.default_rng(2)
+    rng, expected = np.random.default_rng(2), shape["expected"]
     learner = Learner.prepare(case.reference, settings, expected=expected, rng=rng)
-    learner = replace(learner, candidates=_candidates(learner, count, rng))
+    learner = replace(learner, candidates=_candidates(learner, shape["candidates"], rng))
     plan = ReferencePlan(learner, case.nominal, "a pool", np.array([expected]), seed=1)
     with_signal = replace(
         plan,
         source=Injected(case.nominal, case.signal, case.strength / math.sqrt(expected)),
-        source_name=f"a pool with signal, {case.strength:g} times the root of N(R)",
         stream="signal",
     )
-    tag = f"{case.name}-{tolerance:g}-{count}"
-    begun, jobs = time.perf_counter(), []
+    begun = time.perf_counter()
     with (
         # Rank up to 200 would be reduced more finely.
         patch.object(centres, "FINE_RANK", 0),
-        patch.object(centres, "COARSE", tolerance),
+        patch.object(centres, "COARSE", shape["tolerance"]),
         warnings.catch_warnings(),
-        thread_workers() as executor,
     ):
         # With many candidates memory may have room for fewer centres than asked for.
         warnings.simplefilter("ignore", GofstreamWarning)
-        rank = learner.features(case.width).rank
-        for each, number in ((plan, toys[0]), (with_signal, toys[1])):
-            file = NullFile(folder / f"{tag}-{each.stream}.null", each.about())
-            jobs.append((file, number, Job(each, number, file)))
-        run_farm([job for _, _, job in jobs], executor)
-    null, signal = (file.load(number).statistic("single")[:, 0] for file, number, _ in jobs)
+        features = learner.features(case.width)
+    prepared = time.perf_counter() - begun
+    (null, missed), (signal, more) = (
+        _toys(each, features, count)
+        for each, count in zip((plan, with_signal), shape["toys"], strict=True)
+    )
     seen = power([p_value(float(t), null, LAWS["single"]).p for t in signal], LEVEL)
-    point = Point(
-        tolerance,
-        count,
-        rank,
-        float(null.mean()),
-        float(null.std() / math.sqrt(len(null))),
-        seen,
-        time.perf_counter() - begun,
-    )
-    emit(
-        f"rank.{case.name}.tolerance={tolerance:g}.candidates={count}",
-        point.seen.value,
-        f"power at p <= {LEVEL:g}",
-        rank=rank,
-        low=seen.low,
-        high=seen.high,
-        mean_t=point.mean,
-        error_t=point.error,
-        toys=toys,
-        seconds=round(point.seconds, 1),
-    )
-    return point
+    return {
+        "rank": features.rank,
+        "mean": float(null.mean()),
+        "error": float(null.std() / math.sqrt(len(null))),
+        "power": seen.value,
+        "low": seen.low,
+        "high": seen.high,
+        "unconverged": missed + more,
+        "prepared": prepared,
+        "seconds": time.perf_counter() - begun,
+    }
+
+
+def _toys(plan: ReferencePlan, features: Features, count: int) -> tuple[Floats, int]:
+    """Give t of so many toys, and how many fits did not converge."""
+    shared, block = plan.memory(features)
+    refuse_beyond(MEMORY, shared + block, f"{features.rank} centres and one block of toys")
+    with thread_workers(min(cores(), (MEMORY - shared) // block)) as executor:
+        made = list(
+            executor.map(
+                lambda index: plan.block(features, features.width, index),
+                range(-(-count // plan.toys_per_block)),
+            )
+        )
+    single = list(STATISTICS).index("single")
+    t = np.concatenate([t[:, single, 0] for t, _ in made])[:count]
+    return t, sum(missed for _, missed in made)
 
 
 def _candidates(learner: Learner, count: int, rng: np.random.Generator) -> Floats:
@@ -222,25 +219,76 @@ def _candidates(learner: Learner, count: int, rng: np.random.Generator) -> Float
     return rows
 
 
-def _draw(above: Any, below: Any, title: str, series: dict[str, list[Point]]) -> None:
+def draw(lines: Lines, tolerances: Sequence[float], ladder: Sequence[int]) -> Figure:
+    """Draw t and power against the rank, for each case."""
+    figure = Figure(figsize=(9.5, 6.5), layout="constrained")
+    above, below = figure.subplots(2, 2, sharex="col")
+    for column, case in enumerate(cases()):
+        series = {
+            f"M = {CANDIDATES}, tolerance {min(tolerances):g} to {max(tolerances):g} λ": [
+                lines[_name(case, each, CANDIDATES)] for each in tolerances
+            ],
+            f"{DEFAULT:g} λ, M = {min(ladder)} to {max(ladder)}": [
+                lines[_name(case, DEFAULT, count)] for count in ladder
+            ],
+        }
+        _draw(above[column], below[column], case.title, series)
+    shape = lines[_name(case, DEFAULT, ladder[0])]["shape"]
+    above[0].set_ylabel("mean t of toys without signal")
+    below[0].set_ylabel(f"power at p ≤ {LEVEL:g} (bars: 95 %)")
+    figure.suptitle(
+        f"{shape['toys'][0]} toys without and {shape['toys'][1]} with signal, of "
+        f"{shape['expected']:.0f} events; ringed: {DEFAULT:g} λ, M = {CANDIDATES}"
+    )
+    return figure
+
+
+def _draw(above: Any, below: Any, title: str, series: dict[str, list[dict[str, Any]]]) -> None:
     above.set_title(title)
     for (label, points), colour, shift in zip(
-        series.items(), ("#0072B2", "#D55E00"), (0.99, 1.01), strict=True
+        series.items(), (BLUE, ORANGE), (0.99, 1.01), strict=True
     ):
-        points = sorted(points, key=lambda point: point.rank)
-        rank = np.array([point.rank for point in points]) * shift
-        mean, error = [p.mean for p in points], [p.error for p in points]
+        points = sorted(points, key=lambda point: point["rank"])
+        rank = np.array([point["rank"] for point in points]) * shift
+        mean, error = [p["mean"] for p in points], [p["error"] for p in points]
         above.errorbar(rank, mean, error, fmt="o-", ms=4, color=colour, label=label)
-        values = np.array([(p.seen.value, p.seen.low, p.seen.high) for p in points]).T
-        bars = [values[0] - values[1], values[2] - values[0]]
-        below.errorbar(rank, values[0], bars, fmt="o-", ms=4, color=colour)
+        seen, low, high = np.array([(p["power"], p["low"], p["high"]) for p in points]).T
+        below.errorbar(rank, seen, [seen - low, high - seen], fmt="o-", ms=4, color=colour)
         for place, point in zip(rank, points, strict=True):
-            if (point.tolerance, point.candidates) == (DEFAULT, CANDIDATES):
-                for axes, height in ((above, point.mean), (below, point.seen.value)):
-                    axes.plot(place, height, "o", ms=11, mfc="none", color="black")
+            shape = point["shape"]
+            if (shape["tolerance"], shape["candidates"]) == (DEFAULT, CANDIDATES):
+                for axes, height in ((above, point["mean"]), (below, point["power"])):
+                    axes.plot(place, height, "o", ms=11, mfc="none", color=BLACK)
     above.legend(fontsize=8, frameon=False)
     below.set_xlabel("centres kept, r")
     below.set_ylim(0, 1)
     for axes in (above, below):
         axes.set_xscale("log")
         axes.grid(alpha=0.3, which="both", lw=0.5)
+
+
+def section(lines: Lines) -> str:
+    """Write a table of all models, or that not all have been fitted."""
+    found = [line for name, line in lines.items() if name.startswith("rank.")]
+    if not found:
+        return (
+            "*Not measured yet.* `python -m benchmarks rank` measures it, and `python -m "
+            "benchmarks.report out/rank.jsonl` writes it here; no number exists before.\n"
+        )
+    rows = ""
+    for line in sorted(found, key=lambda line: (line["name"].split(".")[1], line["rank"])):
+        shape = line["shape"]
+        rows += (
+            f"| {LABELS[line['name'].split('.')[1]]} | {shape['tolerance']:g} λ "
+            f"| {amount(shape['candidates'])} | {line['rank']} "
+            f"| {line['mean']:.1f} ± {line['error']:.1f} "
+            f"| {line['power']:.2f} ({line['low']:.2f} to {line['high']:.2f}) "
+            f"| {duration(line['seconds'])} |\n"
+        )
+    return (
+        f"Power at p ≤ {LEVEL:g} with its 95 % interval; the same toys for all models of a data "
+        "set; time with what was prepared, on all cores.\n\n"
+        "| | tolerance | candidates M | rank r | mean t without signal | power | time |\n"
+        f"|---|---|---|---|---|---|---|\n{rows}\n"
+        "![t and power against the number of centres](performance/rank.png)\n"
+    )
