@@ -125,7 +125,7 @@ class WatchedRows(ScaledRows):
 def run(
     n_reference: int = 10_000_000,
     batch: float = 200_000.0,
-    rounds: int = 2,
+    rounds: int = 1,
     *,
     centres: int = 10_000,
     memory: int = 8 * 1024**3,

@@ -140,11 +140,11 @@ from gofstream.toys.plan import statistics_of
 rng, found = np.random.default_rng(3), []
 x = rng.normal(size=(60_000, 5))
 centres = reduce_centres(x[:400], 0.7, 1e-6)
-for rows, fits in ((4000, 8), (60_000, 8), (60_000, 192)):
-    batches = [rng.normal(size=(2000, 5)) for _ in range(fits)]
+for rows, fits, events in ((4000, 8, 2000), (60_000, 8, 2000), (40_000, 192, 200)):
+    batches = [rng.normal(size=(events, 5)) for _ in range(fits)]
     features = features_of(x[:rows], centres, 0.7, penalty=1e-6, expected=2e3, stored=False)
     features = place(features, sys.argv[1])
-    room = fit_bytes(features, [2000] * fits, stored=False)
+    room = fit_bytes(features, [events] * fits, stored=False)
     settings = Settings(max_passes=3, memory=features.nbytes + room)
     # What was freed goes back to the system, and the peak begins anew.
     gc.collect()

@@ -51,8 +51,10 @@ def nbytes(*arrays: Any) -> int:
     return sum(math.prod(array.shape) * n // 8 for array, n in zip(arrays, bits, strict=True))
 
 
-def buffer(shape: tuple[int, ...], like: Any) -> Any:
-    """Make room for numbers, where an array ``like`` is, that results are put into with ``out=``.
+def buffer(shape: tuple[int, int], like: Any, *, by_column: bool = False) -> Any:
+    """Make room for a matrix, where an array ``like`` is, that results are put into with ``out=``.
+
+    Its numbers stand row by row, or ``by_column``.
 
     None if the library cannot: the array API has no word for it, but numpy and PyTorch have. Fresh
     arrays in every chunk of a pass would cost as much as the arithmetic.
@@ -61,6 +63,9 @@ def buffer(shape: tuple[int, ...], like: Any) -> Any:
     the C library does not find room for as much again (glibc 2.36): the heap grew to three times
     what had been reckoned, more or less from run to run.
     """
+    if by_column:
+        made = buffer(shape[::-1], like)
+        return None if made is None else made.T
     if isinstance(like, np.ndarray):
         return np.empty(shape, dtype=like.dtype)
     if not is_torch_array(like):
@@ -90,8 +95,10 @@ def product(a: Any, b: Any, out: Any = None) -> Any:
     """Multiply matrices, into ``out`` if given.
 
     numpy's `matmul` keeps the interpreter's lock when its result has less than 500 numbers, however
-    long it takes; `dot` never does.
+    long it takes; `dot` never does, but cannot write by column.
     """
     if isinstance(a, np.ndarray):
-        return np.dot(a, b, out=out)
+        if out is None or out.flags.c_contiguous:
+            return np.dot(a, b, out=out)
+        return np.matmul(a, b, out=out)
     return a @ b if out is None else array_namespace(a).matmul(a, b, out=out)
