@@ -147,8 +147,9 @@ def cost(shape: dict[str, Any]) -> float:
     A finer tolerance leaves more centres, and more candidates do; the cost grows faster than their
     number.
     """
-    centres = min(8000, shape["candidates"] * (shape["tolerance"] / 1e-4) ** -0.15)
-    return 1e-3 * shape["candidates"] + (centres / 1000) ** 1.5
+    candidates = float(shape["candidates"])
+    kept = min(8000.0, candidates * (shape["tolerance"] / 1e-4) ** -0.15)
+    return float(1e-3 * candidates + (kept / 1000) ** 1.5)
 
 
 def measure(case: Case, shape: dict[str, Any]) -> dict[str, Any]:

@@ -133,8 +133,15 @@ def run(
     out: Path = OUT,
 ) -> None:
     """Measure the rounds that the file lacks: time per fit, and the most memory there ever was."""
-    shape = {"n_reference": n_reference, "batch": batch, "centres": centres, "memory": memory}
-    shape |= {"device": device, "cores": cores(), "cpu": cpu_name()}
+    shape: dict[str, Any] = {
+        "n_reference": n_reference,
+        "batch": batch,
+        "centres": centres,
+        "memory": memory,
+        "device": device,
+        "cores": cores(),
+        "cpu": cpu_name(),
+    }
     points = Points(out)
     missing = [k for k in range(rounds) if not points.knows(f"scale.round.{k}", shape)]
     if not missing:
