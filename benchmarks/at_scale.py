@@ -112,7 +112,7 @@ def cost(shape: Shape) -> float:
     """Guess the seconds of a point on one core, to tell how long a run may still take.
 
     Two fits of five passes at 40 Gflop/s; the reductions of the centres at 10 Gflop/s: one, or
-    about ten while a width is sought; and H0 from 20 rows for each centre. In many dimensions most
+    about ten while a width is sought; and H0 from 50 rows for each centre. In many dimensions most
     centres are kept.
     """
     rank = shape.rank or (1500 if shape.dims < 10 else 0.75 * shape.candidates)
@@ -120,7 +120,7 @@ def cost(shape: Shape) -> float:
     per_row = 4 * shape.fits + (0 if shape.stored else 2 * (shape.dims + 2) + 60)
     passes = 10 * shape.n_reference * rank * per_row / 40e9
     reductions = (10 if shape.width is None else 1) * shape.candidates * rank**2 / 10e9
-    whitening = 60 * rank**3 / 50e9
+    whitening = 150 * rank**3 / 50e9
     return 5 + passes + reductions + whitening
 
 

@@ -55,7 +55,7 @@ PADDING = 1.25
 STORED = 0.75
 #: Rows of the reference from which H0 is made where rows are not stored: so many for each centre,
 #: and not fewer than this.
-GRAM_FACTOR, GRAM_ROWS = 20, 100_000
+GRAM_FACTOR, GRAM_ROWS = 50, 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
