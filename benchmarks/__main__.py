@@ -1,7 +1,7 @@
 """Run all benchmarks, or those whose names are given.
 
 They are expo1d, dimuon5d, reduction, farm, growth, plan, stream and serve; and stream10k, scale,
-at_scale, peers-expo1d and peers-dimuon5d, only when they are named.
+at_scale, rank, peers-expo1d and peers-dimuon5d, only when they are named.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks import at_scale, farm, fits, growth, plan, reduction, scale, serve, stream
+from benchmarks import at_scale, farm, fits, growth, plan, rank, reduction, scale, serve, stream
 from benchmarks.machine import emit
 from gofstream.bench.machine import cpu_name, gemm_peak, read_bandwidth
 
@@ -39,6 +39,8 @@ def main(wanted: list[str]) -> None:
             stream.run_long()
         if "scale" in wanted:
             scale.run()
+        if "rank" in wanted:
+            rank.run()
         if "at_scale" in wanted:
             at_scale.run()
         for task in ("expo1d", "dimuon5d"):

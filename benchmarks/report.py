@@ -1,19 +1,29 @@
 """Write docs/performance.md from the JSON lines of runs: `python -m benchmarks.report FILE...`.
 
-One file has what `make bench` prints; others, those of benchmarks that are run by name.
+From what `make bench` prints, all of it. From the files of benchmarks that are run by name, only
+their own sections, between marks: the rest of the page stays as it is.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import roofline
+from benchmarks import plan, rank, roofline, scale
 from benchmarks.growth import OUT as PICTURES
 from benchmarks.points import Lines, read_lines
 
 OUT = Path(__file__).parents[1] / "docs" / "performance.md"
 TEXT = Path(__file__).with_name("performance.md.in")
+
+#: Sections by the first word of the lines that they are written from.
+SECTIONS: dict[str, Callable[[Lines], str]] = {
+    "rank": rank.section,
+    "plan": plan.section,
+    "at_scale": roofline.section,
+    "scale": scale.section,
+}
 
 EXPO, DIMUON = ("0.1", "0.3", "0.7", "1.4", "3.0"), ("0.8", "1.9", "3.0", "4.4", "6.6")
 
@@ -82,26 +92,51 @@ def growth(lines: Lines) -> str:
     )
 
 
+def filled(page: str, sections: Mapping[str, str]) -> str:
+    """Put sections into a page, each between its marks.
+
+    Examples
+    --------
+    >>> print(filled("<!-- begin x -->old<!-- end x -->", {"x": "new, "}))
+    <!-- begin x -->
+    new, <!-- end x -->
+    """
+    for name, text in sections.items():
+        before, begin, rest = page.partition(f"<!-- begin {name} -->")
+        _, end, after = rest.partition(f"<!-- end {name} -->")
+        if not (begin and end):
+            raise ValueError(f"the page has no marks for {name!r}")
+        page = f"{before}{begin}\n{text}{end}{after}"
+    return page
+
+
+def whole(lines: Lines) -> str:
+    """Write what `make bench` measured; sections of other runs are still empty."""
+    return TEXT.read_text(encoding="utf-8").format(
+        cpu=lines["machine.gemm_peak"]["detail"]["cpu"],
+        gemm=lines["machine.gemm_peak"]["value"],
+        gemv=lines["machine.gemv_bandwidth"]["value"],
+        expo=speed(lines, "expo1d", EXPO),
+        dimuon=speed(lines, "dimuon5d", DIMUON),
+        reduction=reduction(lines),
+        overhead=lines["farm.overhead"]["value"],
+        scaling=lines["farm.scaling"]["value"],
+        plain=lines["machine.scaling"]["value"],
+        dask=lines["farm.dask_vs_threads"]["value"],
+        growth=growth(lines),
+    )
+
+
 def main(paths: list[Path], out: Path = OUT, pictures: Path = PICTURES) -> None:
-    """Read the lines, write the page."""
+    """Read the lines, write the page: all of it, or the sections that the lines are of."""
     lines = read_lines(paths)
     roofline.draw(lines, pictures)
-    out.write_text(
-        TEXT.read_text().format(
-            cpu=lines["machine.gemm_peak"]["detail"]["cpu"],
-            gemm=lines["machine.gemm_peak"]["value"],
-            gemv=lines["machine.gemv_bandwidth"]["value"],
-            expo=speed(lines, "expo1d", EXPO),
-            dimuon=speed(lines, "dimuon5d", DIMUON),
-            reduction=reduction(lines),
-            overhead=lines["farm.overhead"]["value"],
-            scaling=lines["farm.scaling"]["value"],
-            plain=lines["machine.scaling"]["value"],
-            dask=lines["farm.dask_vs_threads"]["value"],
-            growth=growth(lines),
-            scale=roofline.section(lines),
-        )
-    )
+    if "farm.overhead" in lines:
+        page, wanted = whole(lines), list(SECTIONS)
+    else:
+        page = out.read_text(encoding="utf-8")
+        wanted = [each for each in SECTIONS if any(name.startswith(f"{each}.") for name in lines)]
+    out.write_text(filled(page, {name: SECTIONS[name](lines) for name in wanted}), encoding="utf-8")
 
 
 if __name__ == "__main__":

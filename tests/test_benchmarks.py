@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import at_scale, report, roofline
+from benchmarks import at_scale, plan, rank, report, roofline, scale
 from benchmarks.at_scale import LAWS, Shape
-from benchmarks.points import Points, read_lines
+from benchmarks.points import Points, Remaining, read_lines
 from benchmarks.textbook import Textbook
 
 from gofstream.datasets import expo1d
 from gofstream.ratio.features import prepare
 from gofstream.ratio.solver import fit
+from gofstream.settings import Settings
+from gofstream.toys.forecast import Wanted
 
 
 @pytest.mark.parametrize("width", [0.3, 0.7])
@@ -172,11 +174,80 @@ def test_page_on_performance(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     report.main([path], page, tmp_path)
     assert "this machine: A Processor, float32" in page.read_text()
-    assert "Not measured yet" in page.read_text()
+    before = page.read_text()
+    assert "Not measured yet on this machine" in before
     more = tmp_path / "more.jsonl"
     more.write_text("".join(json.dumps(line) + "\n" for line in measured(1.0).values()))
-    report.main([path, more], page, tmp_path)
-    assert "Not measured yet" not in page.read_text()
+    report.main([more], page, tmp_path)
+    assert "Not measured yet on this machine" not in page.read_text()
+    empty = {"at_scale": roofline.section({})}  # what else is on the page has stayed
+    assert report.filled(page.read_text(), empty) == before
     drawn = {path.name for path in tmp_path.glob("*.png")}
     assert len(drawn) == 7
     assert all(f"(performance/{name})" in page.read_text() for name in drawn)
+
+
+def test_how_long_the_rest_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    """A quarter of the cost took a minute: three are left."""
+    remaining = Remaining([2.0, 1.0, 5.0])
+    remaining.done()
+    assert remaining.text(60.0) == "1 of 3, about 3.0 min left"
+    assert " 1 of 3, about " in capsys.readouterr().err
+    watch = scale.Watch(1000, 5.0)
+    watch.count(2000)
+    assert watch.text(30.0).endswith("2.00 of about 5, one in 15 s, about 45 s left")
+
+
+def test_the_paper_size_when_small(tmp_path: Path) -> None:
+    """Rows made, within the budget; a second run measures nothing, and the words follow."""
+    out = tmp_path / "scale.jsonl"
+    for _ in range(2):
+        scale.run(200_000, 300.0, 1, centres=60, memory=70_000_000, out=out)
+    (line,) = read_lines([out]).values()
+    assert len(out.read_text().splitlines()) == 1
+    assert line["rows"] == "made"
+    assert line["fits"] == line["blocks"] * 30
+    assert 2 < line["passes"] < 20
+    assert line["unconverged"] == 0
+    assert np.shape(line["t"]) == (line["blocks"] * 6, 6)
+    fast = line | {"seconds": 50.0 * line["fits"], "peak": 77_000_000}
+    text = scale.section({"scale.round.0": fast})
+    assert "**50 s for the fit of a batch**" in text
+    assert text.count("is met") == 2
+    slow = fast | {"seconds": 70.0 * line["fits"], "peak": 78_000_000}
+    assert scale.section({"scale.round.0": slow}).count("is **not** met") == 2
+
+
+def test_power_against_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finer tolerance and more candidates leave more centres; what is known is not made again."""
+    monkeypatch.setattr(rank, "CANDIDATES", 100)
+    out, picture = tmp_path / "rank.jsonl", tmp_path / "rank.png"
+    for _ in range(2):
+        rank.run(
+            out, picture, toys=(32, 32), tolerances=(0.1, 1e4), ladder=(50, 100), expected=200.0
+        )
+    lines = read_lines([out])
+    assert len(out.read_text().splitlines()) == len(lines) == 6
+    for case in ("dimuon5d", "cmsl1"):
+        fine, coarse, few = (
+            lines[f"rank.{case}.tolerance={tolerance:g}.candidates={count}"]
+            for tolerance, count in ((0.1, 100), (1e4, 100), (0.1, 50))
+        )
+        assert fine["rank"] > max(coarse["rank"], few["rank"])
+        assert fine["mean"] > 0
+        assert fine["low"] <= fine["power"] <= fine["high"]
+    assert picture.stat().st_size > 10_000
+    assert rank.section(lines).count("| CMS-L1-24D |") == 3
+
+
+def test_predictions_beside_runs(tmp_path: Path) -> None:
+    """A run and its forecast; the verdict is that of the worst."""
+    out, case = tmp_path / "plan.jsonl", (Wanted(3000, 400.0, 1, 2, 4, 1), Settings(n_centres=30))
+    plan.run(out, {"tiny": case})
+    (line,) = read_lines([out]).values()
+    assert line["predicted"] > 0
+    assert line["real"] > 0
+    good, bad = line | {"predicted": 14.0, "real": 10.0}, line | {"predicted": 10.0, "real": 16.0}
+    assert "factor 1.40; at most 1.5 was wanted, which is met" in plan.section({"plan.a": good})
+    both = plan.section({"plan.a": good, "plan.b": bad})
+    assert "factor 1.60; at most 1.5 was wanted, which is **not** met" in both

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -291,3 +293,18 @@ def test_as_many_centres_as_memory_has_room_for(monkeypatch: pytest.MonkeyPatch)
         found = reduce_centres(candidates, 1.0, 1e-4, memory=room)
     assert found.rank == 100 < wanted.rank
     np.testing.assert_array_equal(found.points[:32], wanted.points[:32])
+
+
+def test_memory_of_centres_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is taken is what was reckoned, or less; and never more than was given."""
+    candidates = np.random.default_rng(4).normal(size=(20_000, 3))
+    monkeypatch.setattr(centres_module, "BLOCK", 64)
+    for width, room in ((1.5, 4 * 1024**3), (0.2, 100_000_000)):
+        tracemalloc.start()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GofstreamWarning)
+            found = reduce_centres(candidates, width, 1e-4, memory=room)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found.rank > 200
+        assert peak <= reduction_bytes(20_000, found.rank) <= room

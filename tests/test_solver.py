@@ -24,8 +24,16 @@ from gofstream.errors import GofstreamWarning, MemoryBudgetError, NumericalError
 from gofstream.ratio import features as features_module
 from gofstream.ratio import objective as objective_module
 from gofstream.ratio import penalty as penalty_module
+from gofstream.ratio.centres import reduce_centres
 from gofstream.ratio.devices import place
-from gofstream.ratio.features import PADDING, Features, prepare, prepare_bytes, shelve
+from gofstream.ratio.features import (
+    PADDING,
+    Features,
+    features_of,
+    prepare,
+    prepare_bytes,
+    shelve,
+)
 from gofstream.ratio.linalg import cholesky
 from gofstream.ratio.penalty import LADDER, PenaltyTrial, smallest_stable
 from gofstream.ratio.solver import TOLERANCE, Fit, fit, fit_bytes
@@ -869,10 +877,15 @@ def test_smallest_stable_passes_other_errors_on() -> None:
 
 def in_strict_arrays(features: Features) -> Features:
     """Give the features in arrays that can do what the array API says, and nothing else."""
-    names = ("psi", "to_kernel", "s", *(() if features.share is None else ("share",)))
-    return replace(
-        features, **{name: array_api_strict.asarray(getattr(features, name)) for name in names}
-    )
+
+    def moved(array: Any) -> Any:
+        return None if array is None else array_api_strict.asarray(array)
+
+    made = features.made
+    if made is not None:
+        made = replace(made, columns=moved(made.columns))
+    names = ("psi", "share", "to_kernel", "s")
+    return replace(features, made=made, **{name: moved(getattr(features, name)) for name in names})
 
 
 @pytest.mark.parametrize("library", ["strict", "torch"])
@@ -913,3 +926,30 @@ def test_block_is_single_fits_on_a_large_reference(width: float) -> None:
     alone = [fit(features, [batch], [2000.0]).t[0] for batch in batches]
     assert block.converged.all()
     np.testing.assert_allclose(alone, block.t, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("library", ["strict", "torch"])
+def test_other_array_library_makes_rows(
+    library: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of reference and data made by another library, in several chunks: the t of numpy."""
+    monkeypatch.setattr(features_module, "CHUNK_ROWS", 1024)
+    rng = np.random.default_rng(17)
+    reference = rng.normal(size=(5000, 2))
+    share = rng.uniform(size=5000) / 2500 if weighted else None
+    data = [rng.normal(0.2, 1, (n, 2)) for n in (600, 150, 0)]
+    centres = reduce_centres(spread_out(reference, 50), 0.8, 1e-4)
+    features = features_of(
+        reference, centres, 0.8, penalty=1e-4, expected=400.0, share=share, stored=False
+    )
+    moved = in_strict_arrays(features) if library == "strict" else place(features, "cpu-torch")
+    room = fit_bytes(features, [600, 150, 0], stored=False)
+    ours, theirs = (
+        fit(each, data, [500.0, 150.0, 5.0], memory=features.nbytes + room)
+        for each in (features, moved)
+    )
+    assert len(list(moved.chunks(3))) > 1
+    assert theirs.data.made is not None
+    assert theirs.converged.all()
+    np.testing.assert_allclose(theirs.t, ours.t, rtol=1e-8)

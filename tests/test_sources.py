@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from gofstream.errors import GofstreamWarning, InputError
 from gofstream.sample import Sample
-from gofstream.toys.sources import Injected, Merged, Pool, Replaced, Simulator, toy_rng
+from gofstream.toys.sources import (
+    Injected,
+    Merged,
+    Pool,
+    Replaced,
+    Simulator,
+    refuse_training_rows,
+    split_off_pool,
+    toy_rng,
+)
 
 Floats = NDArray[np.float64]
 EXPECTED = np.array([30.0, 10.0, 60.0])
@@ -144,3 +153,38 @@ def test_a_replacing_model_has_its_own_rate() -> None:
     sizes = [sum(map(len, source.draw(np.array([40.0, 60.0]), rng))) for _ in range(200)]
     assert abs(np.mean(sizes) - 150) < 4 * (150 / 200) ** 0.5
     assert [len(x) for x in source.draw(np.array([40.0, 60.0]), rng, fixed=True)] == [40, 60]
+
+
+def test_a_pool_is_set_aside_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of seven rows: every row, and every pair of rows, is as likely as any other.
+
+    4000 splits of 20 rows; counts of rows and of pairs agree with a draw of six to 4.5 sd.
+    """
+    monkeypatch.setattr("gofstream.sample.PIECE", 7)
+    rng, reference = np.random.default_rng(5), numbered(20)
+    together = np.zeros((20, 20))
+    for _ in range(4000):
+        training, pool = split_off_pool(reference, 6, rng)
+        rows = pool.values[:, 0].astype(int)
+        np.testing.assert_array_equal(np.sort([*training.values[:, 0], *rows]), np.arange(20))
+        together[np.ix_(rows, rows)] += 1
+    for share, counts in (
+        (6 / 20, np.diagonal(together)),
+        (6 * 5 / (20 * 19), together[np.triu_indices(20, 1)]),
+    ):
+        spread = math.sqrt(4000 * share * (1 - share))
+        assert np.abs(counts - 4000 * share).max() < 4.5 * spread
+
+
+def test_training_rows_of_a_large_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some rows stand for all where it is told how often they coincide: rounded values or not."""
+    monkeypatch.setattr("gofstream.toys.sources.COMPARED", 2000)
+    monkeypatch.setattr("gofstream.sample.PIECE", 3000)
+    rng = np.random.default_rng(6)
+    for decimals in (1, 3, 4, 6):
+        reference = exponential(20_000, rng).round(decimals)
+        for _ in range(20):
+            refuse_training_rows(exponential(300, rng).round(decimals), reference)
+        if decimals >= 4:
+            with pytest.raises(InputError, match="rows of the reference itself"):
+                refuse_training_rows(rng.choice(reference, 300), reference)

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.peers.methods import TESTS, Test
 from benchmarks.peers.tasks import NULL, TASKS, Task, Toy
-from benchmarks.points import Points
+from benchmarks.points import Points, Remaining
 
 T = TypeVar("T")
 
@@ -43,11 +43,18 @@ def run(
     points = Points(out / f"peers-{name}.jsonl")
     with threadpool_limits(limits=1):
         asked = _Asked(task or TASKS[name](), points)
-        for stream in asked.task.sources:
-            count = toys[0] if stream == NULL else toys[1]
-            for first in range(0, count, CHUNK):
-                for test in tests:
-                    asked.chunk(test, stream, first, min(CHUNK, count - first))
+        chunks = [
+            (stream, first, min(CHUNK, count - first))
+            for stream in asked.task.sources
+            for count in (toys[0] if stream == NULL else toys[1],)
+            for first in range(0, count, CHUNK)
+        ]
+        missing = [each for each in chunks if not all(asked.knows(test, *each) for test in tests)]
+        remaining = Remaining(float(count) for _, _, count in missing)
+        for each in missing:
+            for test in tests:
+                asked.chunk(test, *each)
+            remaining.done()
 
 
 class _Asked:
@@ -60,10 +67,17 @@ class _Asked:
 
     def chunk(self, test: str, stream: str, first: int, count: int) -> None:
         """Ask a test about so many toys, unless what it said is known."""
+        name, shape = self._name(test, stream, first, count)
+        self.points.measured(name, shape, lambda: self._say(test, (stream, first, count)))
+
+    def knows(self, test: str, stream: str, first: int, count: int) -> bool:
+        """Whether that was asked before."""
+        return self.points.knows(*self._name(test, stream, first, count))
+
+    def _name(self, test: str, stream: str, first: int, count: int) -> tuple[str, dict[str, Any]]:
         shape = {"task": self.task.name, "seed": self.task.seed, "test": test}
         shape |= {"stream": stream, "first": first, "count": count}
-        name = f"peers.{self.task.name}.{stream}.{first}.{test}"
-        self.points.measured(name, shape, lambda: self._say(test, (stream, first, count)))
+        return f"peers.{self.task.name}.{stream}.{first}.{test}", shape
 
     def _say(self, test: str, which: tuple[str, int, int]) -> dict[str, Any]:
         prepared, toys = self._prepare(test), self._toys(which)

@@ -26,6 +26,8 @@ FINE_RANK = 200
 #: Up to so many candidates their whole kernel matrix is made; beyond, centres are chosen in blocks
 #: of at most so many.
 DENSE, BLOCK = 10_000, 256
+#: Candidates that are worked on at a time, meanwhile.
+SLAB = 4096
 #: A block goes on while the next of its centres is represented this much worse, at least, than the
 #: worst of all was at its beginning.
 SPREAD = 0.25
@@ -81,7 +83,17 @@ def draw_candidates(
 
 def reduction_bytes(candidates: int, rank: int) -> int:
     """Memory that `reduce_centres` takes to find so many centres."""
-    return 8 * candidates * (2 * candidates if candidates <= DENSE else rank + 3 * BLOCK)
+    if candidates <= DENSE:
+        return 8 * candidates * 2 * candidates
+    # A column for each centre; those of a block, twice while they are joined to the others, and
+    # what they are made of; the factor.
+    return 8 * (candidates * (rank + 4 * BLOCK) + rank**2)
+
+
+def _most(candidates: int, memory: int) -> int:
+    """Centres that can be found among so many candidates within so much memory."""
+    room = memory // 8 - 4 * BLOCK * candidates
+    return max(0, (math.isqrt(candidates**2 + 4 * max(0, room)) - candidates) // 2)
 
 
 def reduce_centres(
@@ -103,8 +115,7 @@ def reduce_centres(
     """
     size = len(candidates)
     if size > DENSE:
-        most = min(DENSE, memory // (8 * size) - 3 * BLOCK)
-        return _in_blocks(candidates, width, COARSE * penalty, most)
+        return _in_blocks(candidates, width, COARSE * penalty, min(DENSE, _most(size, memory)))
     kernel = np.asfortranarray(gaussian(candidates, candidates, width))
     floor = 4 * size * float(np.finfo(np.float64).eps)
     factor, pivots, rank, _ = lapack.dpstrf(
@@ -121,7 +132,7 @@ def _in_blocks(candidates: Floats, width: float, tolerance: float, most: int) ->
     """Choose centres without the kernel matrix of all candidates: only the columns of the chosen.
 
     Of the candidates that are represented worst, a block, those are taken that do not represent
-    each other.
+    each other. The work is the product with the columns so far, M r² in all.
     """
     size, rank = len(candidates), 0
     residual, columns = np.ones(size), list[Floats]()
@@ -146,11 +157,18 @@ def _in_blocks(candidates: Floats, width: float, tolerance: float, most: int) ->
         count = min(count, most - rank)
         taken = worst[pivots[:count] - 1]
         lower = np.tril(factor[:count, :count])
-        rest = left(taken, slice(None))
-        found = solve_triangular(lower, rest.T, lower=True, check_finite=False).T
-        columns.append(np.ascontiguousarray(found))
-        residual = np.maximum(residual - np.sum(found**2, axis=1), 0.0)
+        found = np.empty((size, count))
+        for start in range(0, size, SLAB):
+            part = slice(start, start + SLAB)
+            rest = left(taken, part)
+            found[part] = solve_triangular(lower, rest.T, lower=True, check_finite=False).T
+            residual[part] -= np.sum(found[part] ** 2, axis=1)
+        residual = np.maximum(residual, 0.0, out=residual)
         residual[taken] = 0.0
+        # Few wide products are faster than many narrow ones.
+        if columns and columns[-1].shape[1] < BLOCK:
+            found = np.hstack([columns.pop(), found])
+        columns.append(found)
         chosen += taken.tolist()
         rank += count
     if residual.max() > tolerance:
@@ -160,7 +178,14 @@ def _in_blocks(candidates: Floats, width: float, tolerance: float, most: int) ->
             GofstreamWarning,
             stacklevel=2,
         )
-    return Centres(candidates[chosen], np.tril(np.hstack([part[chosen] for part in columns])))
+    chol, first = np.zeros((rank, rank)), 0
+    while columns:
+        panel = columns.pop(0)
+        stop = first + panel.shape[1]
+        chol[first:, first:stop] = panel[chosen[first:]]
+        chol[first:stop, first:stop] = np.tril(chol[first:stop, first:stop])
+        first = stop
+    return Centres(candidates[chosen], chol)
 
 
 def uncovered(

@@ -55,7 +55,7 @@ PADDING = 1.25
 STORED = 0.75
 #: Rows of the reference from which H0 is made where rows are not stored: so many for each centre,
 #: and not fewer than this.
-GRAM_FACTOR, GRAM_ROWS = 20, 100_000
+GRAM_FACTOR, GRAM_ROWS = 50, 100_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,16 +124,21 @@ class Features:
         """Yield (rows, share) in chunks that stay in cache while ``columns`` fits use them.
 
         This is the only way the solver reads the reference. f is rows @ `inward` (z), and what is
-        pulled back through rows goes through `outward`: rows are ψ, or kernel values.
+        pulled back through rows goes through `outward`: rows are ψ, or kernel values. Those of one
+        chunk may be overwritten by the next.
         """
         rows = min(CHUNK_ROWS, CHUNK_BYTES // (4 * self.rank), CHUNK_VALUES // columns)
         rows = max(1, rows // RUN) * RUN
+        buffer = None if self.made is None else self.made.buffer(min(rows, self.n_reference))
         for start in range(0, self.n_reference, rows):
             part = slice(start, min(start + rows, self.n_reference))
-            yield self._rows(part), None if self.share is None else self.share[part]
+            yield self._rows(part, buffer), None if self.share is None else self.share[part]
 
-    def _rows(self, part: slice) -> Any:
-        return self.psi[part, :] if self.made is None else self.made.rows(part)
+    def _rows(self, part: slice, buffer: Any) -> Any:
+        if self.made is None:
+            return self.psi[part, :]
+        out = None if buffer is None else buffer[: part.stop - part.start, :]
+        return self.made.rows(part, out)
 
     def inward(self, z: Floats) -> Any:
         """Turn whitened coefficients (r, T) into those of the rows, in their precision."""

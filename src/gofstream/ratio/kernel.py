@@ -9,6 +9,8 @@ import numpy as np
 from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
+from gofstream.ratio.arrays import buffer, in_place, product
+
 
 def log_gaussian(x: Any, centres: Any, width: float) -> Any:
     """Exponents -|x - c|² / 2σ² as one matrix product, in the precision of ``x``.
@@ -70,22 +72,28 @@ class KernelRows:
     width: float
 
     @classmethod
-    def of(cls, points: Any, centres: NDArray[np.float64], width: float) -> KernelRows:
-        """Prepare the factor of the centres, where the points are."""
-        like = points[:0]
+    def of(
+        cls, points: Any, centres: NDArray[np.float64], width: float, like: Any = None
+    ) -> KernelRows:
+        """Prepare the factor of the centres, in the library and where an array ``like`` is."""
         _, columns = factors(centres, centres, width)
-        made = array_namespace(like).asarray(columns, dtype=like.dtype, device=device(like))
-        return cls(points, made, width)
+        if like is not None:
+            columns = array_namespace(like).asarray(columns, dtype=like.dtype, device=device(like))
+        return cls(points, columns, width)
 
-    def rows(self, part: slice) -> Any:
-        """Give the rows of some points."""
+    def buffer(self, count: int) -> Any:
+        """Make room for so many rows, if the library can write into it; None if not."""
+        return buffer((count, self.columns.shape[1]), self.columns)
+
+    def rows(self, part: slice, out: Any = None) -> Any:
+        """Give the rows of some points, in ``out`` if given."""
         xp = array_namespace(self.columns)
-        return self.values(xp.asarray(self.points[part], device=device(self.columns)))
+        return self.values(xp.asarray(self.points[part], device=device(self.columns)), out)
 
-    def values(self, points: Any) -> Any:
-        """Give the rows of any points."""
+    def values(self, points: Any, out: Any = None) -> Any:
+        """Give the rows of any points, in ``out`` if given."""
         xp = array_namespace(points)
         x = points / self.width
         half = xp.sum(x * x, axis=1, keepdims=True) / -2
-        made = xp.concat([x, half, xp.ones_like(half)], axis=1) @ self.columns
-        return np.exp(made, out=made) if isinstance(made, np.ndarray) else xp.exp(made)
+        left = xp.concat([x, half, xp.ones_like(half)], axis=1)
+        return in_place("exp", product(left, self.columns, out))

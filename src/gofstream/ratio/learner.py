@@ -99,6 +99,7 @@ class Learner:
         count = settings.n_centres or default_count(
             len(reference) + expected, settings.centre_factor
         )
+        count = min(count, len(reference))
         refuse_candidates(scaled, count, settings.memory)
         candidates = draw_candidates(scaled, count, rng, share=share)
         widths = settings.widths or distance_quantiles(

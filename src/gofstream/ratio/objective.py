@@ -13,7 +13,7 @@ import numpy as np
 from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
-from gofstream.ratio.arrays import to_numpy
+from gofstream.ratio.arrays import buffer, in_place, product, to_numpy
 from gofstream.ratio.centres import REACH
 from gofstream.ratio.features import RUN, Features, shelve
 from gofstream.ratio.kernel import KernelRows
@@ -30,6 +30,8 @@ GROUP_BYTES = 12 * 1024**2
 #: Numbers in a part of the data rows that both products of a curvature use while it is in the
 #: third-level cache; raw rows, which are long, in the second-level one.
 PART_VALUES, RAW_PART_VALUES = 1024 * 1024, 128 * 1024
+#: Rows of such a part, at least, where they are made.
+MADE_PART_ROWS = 256
 #: Relative residual at which conjugate gradients stop: a later step mends what an early one left.
 LINEAR = 0.05
 #: Where no event is, in units of a width: all kernels vanish.
@@ -104,7 +106,7 @@ class Rows:
                 place[: len(events)] = events
             shelves.append(xp.asarray(shelf, device=where))
             first += count
-        made = KernelRows.of(shelves[0][0, :, :], features.centres, features.width)
+        made = KernelRows.of(shelves, features.centres, features.width, like=shelves[0])
         rows = cls(shelves, sizes, to_numpy(features.to_kernel), made)
         limit = math.exp(-(REACH**2) / 2)
         missed = np.array([len(events) for events in batches])
@@ -224,10 +226,15 @@ class Rows:
         """Cut the rows of some batches into parts that stay in cache.
 
         Yields a part (batches, rows, r), a view wherever rows are stored; its shelf, the batches
-        and rows on it, and the columns that stand for the batches.
+        and rows on it, and the columns that stand for the batches. If rows are made, the next part
+        may be written over it.
         """
-        rank = self.rank
+        rank, made = self.rank, None
         values = PART_VALUES if self.to_kernel is None else RAW_PART_VALUES
+        if self.made is not None:
+            # Products with few rows would make them slowly.
+            values = max(values, MADE_PART_ROWS * rank)
+            made = self.made.buffer(values // rank)
         indices, column = who.tolist(), 0
         while column < len(indices):
             shelf = bisect_right(self.ends, indices[column])
@@ -241,15 +248,16 @@ class Rows:
             step = max(1, values // (rank * (stop - column)))
             for start in range(0, count, step):
                 rows = slice(start, min(start + step, count))
-                yield self._part(shelf, batches, rows), shelf, batches, rows, columns
+                yield self._part(shelf, batches, rows, made), shelf, batches, rows, columns
             column = stop
 
-    def _part(self, shelf: int, batches: slice, rows: slice) -> Any:
+    def _part(self, shelf: int, batches: slice, rows: slice, out: Any) -> Any:
         there = self.shelves[shelf][batches, rows, :]
         if self.made is None:
             return there
         flat = self.xp.reshape(there, (-1, there.shape[2]))
-        return self.xp.reshape(self.made.values(flat), (*there.shape[:2], self.rank))
+        made = self.made.values(flat, None if out is None else out[: flat.shape[0], :])
+        return self.xp.reshape(made, (*there.shape[:2], self.rank))
 
 
 class Block:
@@ -303,50 +311,45 @@ class Block:
 
         σ(f) = ½ + ½ tanh(f/2), and the constant half is known exactly, so only tanh(f/2) =
         1 - 2/(e^f + 1) goes through the products in the working precision. The mean curvature
-        4σ(1-σ) = 1 - tanh² need not be exact and is taken from every eighth chunk.
+        4σ(1-σ) = 1 - tanh² need not be exact and is taken from every eighth row.
         """
         xp, features = self.xp, self.features
         coefficients = features.inward(z)
         gradient, flatness, seen = np.zeros_like(z), np.zeros(z.shape[1]), 0.0
         total = np.zeros(z.shape[1])
-        ones: Any = None
+        ones = values = pulled = None
         kept = None if self.labels is None else self.labels.kept[:, who]
         start = 0
-        # numpy works in place: fresh arrays of this size would cost as much as the arithmetic. And
-        # `matmul` keeps the interpreter's lock when its result has less than 500 numbers.
-        fast = isinstance(coefficients, np.ndarray)
+        less = xp.asarray(-2.0, dtype=features.dtype, device=self.device)
         # e^f may be infinite at a trial point: tanh is then one.
         with np.errstate(over="ignore", invalid="ignore"):
-            for index, (psi, share) in enumerate(features.chunks(z.shape[1])):
+            for psi, share in features.chunks(z.shape[1]):
+                count = psi.shape[0]
                 if ones is None:
-                    ones = xp.ones(psi.shape[0], dtype=psi.dtype, device=self.device)
-                    if fast:
-                        buffer = np.empty((len(psi), z.shape[1]), dtype=psi.dtype)
-                        pulled = np.empty(z.shape, dtype=psi.dtype)
-                weights = ones[: psi.shape[0]] if share is None else share
-                if fast:
-                    f = np.matmul(psi, coefficients, out=buffer[: len(psi)])
-                    if kept is not None:
-                        f *= kept[start : start + len(psi)]
-                        start += len(psi)
-                    np.exp(f, out=f)
-                else:
-                    f = xp.exp(psi @ coefficients)
+                    ones = xp.ones(count, dtype=psi.dtype, device=self.device)
+                    # By column, thin products of made rows, in double precision, take two thirds of
+                    # the time; those of stored rows, in single precision, take longer.
+                    values, pulled = (
+                        buffer((n, z.shape[1]), psi, by_column=features.made is not None)
+                        for n in (count, len(z))
+                    )
+                weights = ones[:count] if share is None else share
+                f = product(psi, coefficients, None if values is None else values[:count, :])
+                if kept is not None:
+                    f *= kept[start : start + count]
+                    start += count
+                f = in_place("exp", f)
                 f -= 1
                 total += _sums(xp, weights, f)
                 f += 2
-                f = np.divide(-2, f, out=f) if fast else -2 / f
+                f = in_place("divide", less, f)
                 f += 1
-                if index % 8 == 0:
-                    squares = f * f
-                    flatness += np.dot(weights, squares) if fast else to_numpy(weights @ squares)
-                    seen += float(xp.sum(weights))
+                some = f[::8, :]
+                flatness += to_numpy(product(weights[::8], some * some))
+                seen += float(xp.sum(weights[::8]))
                 if share is not None:
                     f *= share[:, None]
-                if fast:
-                    gradient += np.dot(psi.T, f, out=pulled)
-                else:
-                    gradient += to_numpy(xp.matrix_transpose(psi) @ f)
+                gradient += to_numpy(product(xp.matrix_transpose(psi), f, pulled))
         gradient = features.outward(gradient)
         if features.share is None:
             gradient /= self.n_reference
@@ -502,6 +505,8 @@ def _sums(xp: Any, weights: Any, f: Any) -> Floats:
 
     t is a small difference of this times N(R), so its rounding matters most.
     """
+    if f.dtype == xp.float64:
+        return np.asarray(to_numpy(product(weights, f)))
     count, columns = f.shape
     whole = count // RUN * RUN
     runs = xp.reshape(f[:whole, :], (-1, RUN, columns))

@@ -116,21 +116,23 @@ class Scaling:
                 f"sample {sample.name!r} has columns {sample.columns}, but the scaling was learnt "
                 f"on {self.columns}; reorder with gofstream.checks.match_columns"
             )
-        values = sample.values[rows].astype(np.float64)
-        if self.periodic:
-            values = np.stack(list(_features(values, self)), axis=1)
-        scaled = values - self.shift
+        scaled = self._features_of(sample, rows)
+        scaled -= self.shift
         scaled /= self.scale
         if max(scaled.max(initial=0.0), -scaled.min(initial=0.0)) > LARGEST:
             row, j = np.unravel_index(np.abs(scaled).argmax(), scaled.shape)
             number = range(len(sample))[rows][row] if isinstance(rows, slice) else rows[row]
+            value = self._features_of(sample, rows)[row, j]
             raise RangeError(
-                f"sample {sample.name!r}, column {self.feature_names[j]!r}: the value "
-                f"{values[row, j]} at row {number} (counted from 0) is {abs(scaled[row, j]):.3g} "
-                "after scaling, too far from the reference for distances to mean anything; drop or "
-                "repair it"
+                f"sample {sample.name!r}, column {self.feature_names[j]!r}: the value {value} at "
+                f"row {number} (counted from 0) is {abs(scaled[row, j]):.3g} after scaling, too "
+                "far from the reference for distances to mean anything; drop or repair it"
             )
-        return np.asarray(scaled)
+        return scaled
+
+    def _features_of(self, sample: Sample, rows: slice | NDArray[np.int64]) -> NDArray[np.float64]:
+        values = sample.values[rows].astype(np.float64)
+        return np.stack(list(_features(values, self)), axis=1) if self.periodic else values
 
     def to_dict(self) -> dict[str, Any]:
         """Write as plain lists and strings, from which `from_dict` restores every bit."""
@@ -216,8 +218,9 @@ class ScaledRows:
 
     @property
     def nbytes(self) -> int:
-        """Memory that the events take."""
-        return self.sample.values.nbytes
+        """Memory that the events take; weights are kept thrice: as given, as shares, with rows."""
+        weights = self.sample.weights
+        return self.sample.values.nbytes + (0 if weights is None else 3 * weights.nbytes)
 
     def __len__(self) -> int:
         """Count the events."""

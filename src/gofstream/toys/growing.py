@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.ratio.arrays import to_numpy
+from gofstream.ratio.arrays import buffer, product, to_numpy
 from gofstream.ratio.features import Features
 from gofstream.ratio.solver import Fit
 from gofstream.statistics import STATISTICS
@@ -98,8 +98,11 @@ def _saturation(features: Features, fit: Fit, expected: Floats) -> Floats:
     weight = expected.astype(dtype)[:, None, None]
     totals = np.cumsum(expected).astype(dtype)[:, None, None]
     summed, start = np.zeros(toys * count), 0
+    out = None
     for psi, share in features.chunks(toys * count):
-        f = to_numpy(z @ xp.matrix_transpose(psi))
+        if out is None or out.shape[1] != psi.shape[0]:
+            out = buffer((len(own), psi.shape[0]), psi)
+        f = to_numpy(product(z, xp.matrix_transpose(psi), out))
         if fit.labels is not None:  # a row outside the reference has f = 0, and adds nothing
             planes = f.reshape(count, toys, -1)
             planes *= fit.labels.kept[start : start + len(psi), ::count].T

@@ -1,0 +1,295 @@
+"""What the rank r costs and brings: t and power against the reduction and the candidates.
+
+The same toys are fitted with models of different size: the tolerance of the reduction from 1e-4 λ
+to 10 λ, and 300 to 100 000 candidates at the default 0.1 λ. Each model is a line of a file: a run
+that was stopped goes on after the last. The largest models of CMS-L1 take most of the time.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from benchmarks.points import Lines, Points, Remaining
+from gofstream.bench.cases import LABELS
+from gofstream.cli.progress import amount, duration
+from gofstream.datasets import cmsl1, dimuon5d
+from gofstream.errors import GofstreamWarning, refuse_beyond
+from gofstream.execution import cores, thread_workers
+from gofstream.inference.power import power
+from gofstream.inference.pvalues import LAWS, p_value
+from gofstream.ratio import centres
+from gofstream.ratio.features import Features
+from gofstream.ratio.learner import Learner
+from gofstream.report.plots import BLACK, BLUE, ORANGE
+from gofstream.sample import Sample
+from gofstream.settings import preset
+from gofstream.statistics import STATISTICS
+from gofstream.toys.plan import ReferencePlan
+from gofstream.toys.sources import Injected, Pool
+
+Floats = NDArray[np.float64]
+
+OUT = Path("out/rank.jsonl")
+PICTURE = Path(__file__).parents[1] / "docs" / "performance" / "rank.png"
+#: Residual variances in units of λ, with `CANDIDATES` of them; the default.
+TOLERANCES, CANDIDATES, DEFAULT = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0), 3000, 0.1
+#: Candidates, at the default tolerance.
+LADDER = (300, 1000, 3000, 10_000, 30_000, 100_000)
+#: Toys without and with signal, the events expected in one, and two sigma.
+TOYS, EXPECTED, LEVEL = (200, 100), 2000.0, 0.0228
+#: Enough for the largest models.
+MEMORY = 8 * 1024**3
+#: Candidates beyond the rows of the reference are those rows, moved by this share of a spread.
+SMEAR = 0.1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """A reference, and toys without and with signal.
+
+    Attributes
+    ----------
+    strength : N(S) / √N(R).
+    """
+
+    name: str
+    title: str
+    reference: Sample
+    nominal: Pool
+    signal: Pool
+    strength: float
+    width: float
+
+
+def cases() -> list[Case]:
+    """DIMUON-5D with a Z' of 300 GeV, and CMS-L1 with A → 4l: the samples shipped."""
+    rng = np.random.default_rng(1)
+    muons = dimuon5d.drell_yan()
+    order = rng.permutation(len(muons))
+    training, rest = cmsl1.split(cmsl1.read("sm"), 20_000, rng)
+    return [
+        Case(
+            "dimuon5d",
+            "DIMUON-5D, Z' of 300 GeV, σ = 1.9",
+            muons.take(np.sort(order[:40_000])),
+            Pool(muons.take(np.sort(order[40_000:]))),
+            Pool(dimuon5d.read("zprime300")),
+            3.5,
+            1.9,
+        ),
+        Case(
+            "cmsl1",
+            "CMS-L1, A → 4l, σ = 10.5",
+            cmsl1.varying(training.sample),
+            Pool(cmsl1.varying(rest.sample)),
+            Pool(cmsl1.varying(cmsl1.read("A4l").sample)),
+            2.0,
+            10.5,
+        ),
+    ]
+
+
+def run(
+    out: Path = OUT,
+    picture: Path = PICTURE,
+    *,
+    toys: tuple[int, int] = TOYS,
+    tolerances: Sequence[float] = TOLERANCES,
+    ladder: Sequence[int] = LADDER,
+    expected: float = EXPECTED,
+) -> None:
+    """Measure the models that the file lacks, a line for each, and draw them all."""
+    points = Points(out)
+    models = [(each, CANDIDATES) for each in tolerances] + [(DEFAULT, count) for count in ladder]
+    wanted = {
+        _name(case, *model): (case, _shape(*model, toys, expected))
+        for case in cases()
+        for model in models
+    }
+    missing = {n: each for n, each in wanted.items() if not points.knows(n, each[1])}
+    remaining = Remaining(cost(shape) for _, shape in missing.values())
+    for name, (case, shape) in missing.items():
+        points.put({"name": name, "shape": shape, **measure(case, shape)})
+        remaining.done()
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    draw(points.lines, tolerances, ladder).savefig(picture, dpi=110)
+
+
+def _name(case: Case, tolerance: float, candidates: int) -> str:
+    return f"rank.{case.name}.tolerance={tolerance:g}.candidates={candidates}"
+
+
+def _shape(
+    tolerance: float, candidates: int, toys: tuple[int, int], expected: float
+) -> dict[str, Any]:
+    return {
+        "tolerance": tolerance,
+        "candidates": candidates,
+        "toys": list(toys),
+        "expected": expected,
+    }
+
+
+def cost(shape: dict[str, Any]) -> float:
+    """Guess what a model costs beside the others, to tell how long a run may still take.
+
+    A finer tolerance leaves more centres, and more candidates do; the cost grows faster than their
+    number.
+    """
+    candidates = float(shape["candidates"])
+    kept = min(8000.0, candidates * (shape["tolerance"] / 1e-4) ** -0.15)
+    return float(1e-3 * candidates + (kept / 1000) ** 1.5)
+
+
+def measure(case: Case, shape: dict[str, Any]) -> dict[str, Any]:
+    """Fit the toys of one model: its rank, mean t without signal, and power."""
+    settings = preset(case.name).settings.changed(
+        widths=(case.width,), n_centres=300, memory=MEMORY
+    )
+    rng, expected = np.random.default_rng(2), shape["expected"]
+    learner = Learner.prepare(case.reference, settings, expected=expected, rng=rng)
+    learner = replace(learner, candidates=_candidates(learner, shape["candidates"], rng))
+    plan = ReferencePlan(learner, case.nominal, "a pool", np.array([expected]), seed=1)
+    with_signal = replace(
+        plan,
+        source=Injected(case.nominal, case.signal, case.strength / math.sqrt(expected)),
+        stream="signal",
+    )
+    begun = time.perf_counter()
+    with (
+        # Rank up to 200 would be reduced more finely.
+        patch.object(centres, "FINE_RANK", 0),
+        patch.object(centres, "COARSE", shape["tolerance"]),
+        warnings.catch_warnings(),
+    ):
+        # With many candidates memory may have room for fewer centres than asked for.
+        warnings.simplefilter("ignore", GofstreamWarning)
+        features = learner.features(case.width)
+    prepared = time.perf_counter() - begun
+    (null, missed), (signal, more) = (
+        _toys(each, features, count)
+        for each, count in zip((plan, with_signal), shape["toys"], strict=True)
+    )
+    seen = power([p_value(float(t), null, LAWS["single"]).p for t in signal], LEVEL)
+    return {
+        "rank": features.rank,
+        "mean": float(null.mean()),
+        "error": float(null.std() / math.sqrt(len(null))),
+        "power": seen.value,
+        "low": seen.low,
+        "high": seen.high,
+        "unconverged": missed + more,
+        "prepared": prepared,
+        "seconds": time.perf_counter() - begun,
+    }
+
+
+def _toys(plan: ReferencePlan, features: Features, count: int) -> tuple[Floats, int]:
+    """Give t of so many toys, and how many fits did not converge."""
+    shared, block = plan.memory(features)
+    refuse_beyond(MEMORY, shared + block, f"{features.rank} centres and one block of toys")
+    with thread_workers(min(cores(), (MEMORY - shared) // block)) as executor:
+        made = list(
+            executor.map(
+                lambda index: plan.block(features, features.width, index),
+                range(-(-count // plan.toys_per_block)),
+            )
+        )
+    single = list(STATISTICS).index("single")
+    t = np.concatenate([t[:, single, 0] for t, _ in made])[:count]
+    return t, sum(missed for _, missed in made)
+
+
+def _candidates(learner: Learner, count: int, rng: np.random.Generator) -> Floats:
+    """Give the first of one long list, so that fewer candidates are among more of them."""
+    order = rng.permutation(len(learner.reference))
+    more = rng.integers(len(order), size=max(0, count - len(order)))
+    rows = learner.reference[np.concatenate([order, more])[:count]]
+    rows[len(order) :] += SMEAR * rng.standard_normal(rows[len(order) :].shape)
+    return rows
+
+
+def draw(lines: Lines, tolerances: Sequence[float], ladder: Sequence[int]) -> Figure:
+    """Draw t and power against the rank, for each case."""
+    figure = Figure(figsize=(9.5, 6.5), layout="constrained")
+    above, below = figure.subplots(2, 2, sharex="col")
+    for column, case in enumerate(cases()):
+        series = {
+            f"M = {CANDIDATES}, tolerance {min(tolerances):g} to {max(tolerances):g} λ": [
+                lines[_name(case, each, CANDIDATES)] for each in tolerances
+            ],
+            f"{DEFAULT:g} λ, M = {min(ladder)} to {max(ladder)}": [
+                lines[_name(case, DEFAULT, count)] for count in ladder
+            ],
+        }
+        _draw(above[column], below[column], case.title, series)
+    shape = lines[_name(case, DEFAULT, ladder[0])]["shape"]
+    above[0].set_ylabel("mean t of toys without signal")
+    below[0].set_ylabel(f"power at p ≤ {LEVEL:g} (bars: 95 %)")
+    figure.suptitle(
+        f"{shape['toys'][0]} toys without and {shape['toys'][1]} with signal, of "
+        f"{shape['expected']:.0f} events; ringed: {DEFAULT:g} λ, M = {CANDIDATES}"
+    )
+    return figure
+
+
+def _draw(above: Any, below: Any, title: str, series: dict[str, list[dict[str, Any]]]) -> None:
+    above.set_title(title)
+    for (label, points), colour, shift in zip(
+        series.items(), (BLUE, ORANGE), (0.99, 1.01), strict=True
+    ):
+        points = sorted(points, key=lambda point: point["rank"])
+        rank = np.array([point["rank"] for point in points]) * shift
+        mean, error = [p["mean"] for p in points], [p["error"] for p in points]
+        above.errorbar(rank, mean, error, fmt="o-", ms=4, color=colour, label=label)
+        seen, low, high = np.array([(p["power"], p["low"], p["high"]) for p in points]).T
+        below.errorbar(rank, seen, [seen - low, high - seen], fmt="o-", ms=4, color=colour)
+        for place, point in zip(rank, points, strict=True):
+            shape = point["shape"]
+            if (shape["tolerance"], shape["candidates"]) == (DEFAULT, CANDIDATES):
+                for axes, height in ((above, point["mean"]), (below, point["power"])):
+                    axes.plot(place, height, "o", ms=11, mfc="none", color=BLACK)
+    above.legend(fontsize=8, frameon=False)
+    below.set_xlabel("centres kept, r")
+    below.set_ylim(0, 1)
+    for axes in (above, below):
+        axes.set_xscale("log")
+        axes.grid(alpha=0.3, which="both", lw=0.5)
+
+
+def section(lines: Lines) -> str:
+    """Write a table of all models, or that not all have been fitted."""
+    found = [line for name, line in lines.items() if name.startswith("rank.")]
+    if not found:
+        return (
+            "*Not measured yet.* `python -m benchmarks rank` measures it, and `python -m "
+            "benchmarks.report out/rank.jsonl` writes it here; no number exists before.\n"
+        )
+    rows = ""
+    for line in sorted(found, key=lambda line: (line["name"].split(".")[1], line["rank"])):
+        shape = line["shape"]
+        rows += (
+            f"| {LABELS[line['name'].split('.')[1]]} | {shape['tolerance']:g} λ "
+            f"| {amount(shape['candidates'])} | {line['rank']} "
+            f"| {line['mean']:.1f} ± {line['error']:.1f} "
+            f"| {line['power']:.2f} ({line['low']:.2f} to {line['high']:.2f}) "
+            f"| {duration(line['seconds'])} |\n"
+        )
+    return (
+        f"Power at p ≤ {LEVEL:g} with its 95 % interval; the same toys for all models of a data "
+        "set; time with what was prepared, on all cores.\n\n"
+        "| | tolerance | candidates M | rank r | mean t without signal | power | time |\n"
+        f"|---|---|---|---|---|---|---|\n{rows}\n"
+        "![t and power against the number of centres](performance/rank.png)\n"
+    )
