@@ -70,7 +70,7 @@ def run(
     settings = study.settings.changed(n_centres=centres, memory=memory, device=device)
     expected = np.full(study.batches, batch)
     learner = Learner.prepare(reference, settings, expected=batch, rng=rng)
-    plan = ReferencePlan(learner, source, "smeared", expected, seed=1)
+    plan = ReferencePlan(learner, source, "smeared", expected, seed=1, with_scan=False)
     begun = time.perf_counter()
     features = learner.features(learner.widths[0])
     prepared, made, rank = time.perf_counter() - begun, features.made is not None, features.rank

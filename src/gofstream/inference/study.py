@@ -18,6 +18,7 @@ from gofstream.inference.power import MedianZ, Power, median_z, power
 from gofstream.inference.pvalues import empirical_p
 from gofstream.toys.farm import Job, run
 from gofstream.toys.plan import ReferencePlan
+from gofstream.toys.scanning import SCAN
 from gofstream.toys.sources import Injected, Source
 
 Floats = NDArray[np.float64]
@@ -60,6 +61,8 @@ class PowerStudy(Generic[Signal]):
         widths = self.null.t.shape[2]
         if width is not None and not 0 <= width < widths:
             raise InputError(f"width is {width}; it is an index, from 0 to {widths - 1}")
+        if width is not None and SCAN in names:
+            raise InputError("the scan has no width; ask for it without one")
 
         def columns(table: NullTable) -> Floats:
             t = np.concatenate([table.statistic(name, batches) for name in names], axis=1)

@@ -30,6 +30,7 @@ class Splits:
     expected : N(R) of all batches together.
     settings : for each number of batches.
     toys : how many without and with signal.
+    with_scan : whether they are scanned too, which the paper does not know.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Splits:
     expected: float
     settings: Mapping[int, Settings]
     toys: tuple[int, int]
+    with_scan: bool = False
 
     def compare(self, context: Context) -> Comparison:
         """Make what toys are missing, and compare."""
@@ -56,6 +58,7 @@ class Splits:
                 f"{self.nominal_name}, drawn in {parts} parts",
                 np.full(batches, share),
                 context.seed,
+                with_scan=self.with_scan,
             )
             with context.bars(f"{self.name}: toys, N_b = {batches}") as bar:
                 studies[batches] = study(

@@ -148,6 +148,7 @@ def forecast(
     progress(len(found), len(found))
     blocks = -(-wanted.toys // together)
     rounds = -(-blocks // wanted.workers)
+    columns = len(STATISTICS) * len(found) + 1  # the scan has no width
     return Forecast(
         wanted=wanted,
         widths=tuple(found),
@@ -155,7 +156,7 @@ def forecast(
         blocks=blocks,
         seconds=sum(w.prepare_seconds + rounds * w.block_seconds for w in found),
         memory=max(w.memory for w in found),
-        disk=int(1.1 * 8 * blocks * together * len(STATISTICS) * len(found) * wanted.batches),
+        disk=int(1.1 * 8 * blocks * together * columns * wanted.batches),
     )
 
 
