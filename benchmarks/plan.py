@@ -53,6 +53,6 @@ def _run(wanted: Wanted, settings: Settings) -> None:
     expected = np.full(wanted.batches, wanted.expected / wanted.batches)
     learner = Learner.prepare(reference, settings, expected=expected[0], rng=rng)
     source = Simulator(lambda count, own: own.normal(size=(count, wanted.dims)))
-    plan = ReferencePlan(learner, source, "normal", expected, seed=1, with_scan=False)
+    plan = ReferencePlan(learner, source, "normal", expected, seed=1)
     with tempfile.TemporaryDirectory() as folder, thread_workers(wanted.workers) as executor:
         calibrate(plan, wanted.toys, Path(folder) / "toys.null", executor)
