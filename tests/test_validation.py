@@ -156,13 +156,19 @@ def test_permutation_in_miniature(tmp_path: Path) -> None:
     assert not fails(own_tables({w: r for w, r in ranks.items() if "next" not in w}, 16))
 
 
-def test_evidence_in_miniature() -> None:
-    """20 streams of 5 looks: the naive e-value fails with few rows, and nothing else does."""
+def test_evidence_in_miniature(tmp_path: Path) -> None:
+    """20 streams of 5 looks: the naive e-value fails with few rows; what is done is kept."""
     size = EvidenceSize(
         streams=20, batches=5, expected=80.0, finite=2000, scarce=30, simulator=20_000
     )
     with thread_workers(2) as executor:
-        found = checks(size, 1, executor)
+        found = checks(size, 1, tmp_path, executor)
+    kept = {path: path.read_bytes() for path in tmp_path.glob("*/*.npy")}
+    assert len(kept) == 3
+    (lost := sorted(kept)[0]).unlink()
+    with thread_workers(1) as executor:
+        assert checks(size, 1, tmp_path, executor) == found
+    assert lost.read_bytes() == kept[lost]
     assert len(found) == 6
     for name, family in found.items():
         assert fails(family) == name.startswith("wrong"), name

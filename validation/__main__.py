@@ -64,8 +64,8 @@ class Validation:
 
     def evidence(self) -> None:
         """Run the case of the scan's e-value; at face value it must fail with too few rows."""
-        with self._case("evidence") as (_, bar):
-            for name, found in checks(EVIDENCE, self.seed, self.executor, bar).items():
+        with self._case("evidence") as (folder, bar):
+            for name, found in checks(EVIDENCE, self.seed, folder, self.executor, bar).items():
                 self._judge(name, found)
 
     def expo1d(self) -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from gofstream.datasets import expo1d
-from gofstream.scan.grid import ScanGrid
+from gofstream.files import whole
+from gofstream.ratio.scaling import ScaledRows, Scaling
+from gofstream.sample import Sample
+from gofstream.scan.grid import RULE, ScanGrid
 from gofstream.scan.summary import ScanSummary
 from gofstream.toys.sources import toy_rng
 from validation.checks import Check
@@ -49,15 +54,21 @@ class EvidenceSize:
 def checks(
     size: EvidenceSize,
     seed: int,
+    folder: Path,
     executor: Executor,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, list[Check]]:
-    """Count the streams that ever cross; the naive e-value with too few rows must fail."""
+    """Count the streams that ever cross; the naive e-value with too few rows must fail.
+
+    Parameters
+    ----------
+    folder : streams that are done are kept there, and not made again.
+    """
     families = {}
     cases = (("simulator", size.simulator), ("finite", size.finite), ("scarce", size.scarce))
     for done, (name, rows) in enumerate(cases):
         progress(done, len(cases))
-        highest = measure(size, rows, seed, executor, own=name != "simulator")
+        highest = measure(size, rows, seed, folder / name, executor, own=name != "simulator")
         naive, safe = (_check(size, kind, highest[:, k]) for k, kind in enumerate(KINDS))
         families[f"e-value, {name}: safe"] = [safe]
         families[f"{'wrong: ' if name == 'scarce' else ''}e-value, {name}: naive"] = [naive]
@@ -65,30 +76,54 @@ def checks(
     return families
 
 
-def measure(size: EvidenceSize, rows: int, seed: int, executor: Executor, *, own: bool) -> Floats:
+def measure(
+    size: EvidenceSize, rows: int, seed: int, folder: Path, executor: Executor, *, own: bool
+) -> Floats:
     """Give the largest log e-value of every stream, naive and safe: (streams, 2).
 
     Parameters
     ----------
     rows : N_R.
+    folder : for what is done; of another size, it is made anew.
     own : whether every stream has a reference of its own, as the safe e-value is about both.
     """
+    about = f"{RULE}-{seed}-{rows}-{size.batches}-{size.expected:g}"
     starts = range(0, size.streams, TOGETHER)
-    tasks = [executor.submit(_streams, size, rows, seed, start, own) for start in starts]
-    return np.concatenate([task.result() for task in tasks])
+    files = [folder / f"{about}-{start}.npy" for start in starts]
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks = {
+        file: executor.submit(_streams, size, rows, seed, start, own)
+        for file, start in zip(files, starts, strict=True)
+        if not file.exists()
+    }
+    for file, task in tasks.items():
+        with whole(file) as partial, partial.open("wb") as out:
+            np.save(out, task.result())
+    return np.concatenate([np.load(file) for file in files])[: size.streams]
+
+
+def _reference(rows: int, total: float, rng: np.random.Generator) -> tuple[Scaling, ScanGrid]:
+    """Draw a reference; the scaling is learnt on rows that the e-value is about, as in a run."""
+    reference = Sample.from_array(expo1d.reference(rows, rng))
+    scaling = Scaling.learn(reference)
+    return scaling, ScanGrid.choose(ScaledRows(reference, scaling), total, rng)
+
+
+@lru_cache(maxsize=1)
+def _simulator(rows: int, total: float, seed: int) -> tuple[Scaling, ScanGrid]:
+    """Make the large reference once for each worker."""
+    return _reference(rows, total, toy_rng(seed, "evidence", 0))
 
 
 def _streams(size: EvidenceSize, rows: int, seed: int, start: int, own: bool) -> Floats:
-    found, grid = [], None
-    for number in range(start, min(start + TOGETHER, size.streams)):
+    found, total = [], size.batches * size.expected
+    for number in range(start, start + TOGETHER):
         rng = toy_rng(seed, f"evidence, {rows} rows", number)
-        if own or grid is None:
-            for_grid = rng if own else toy_rng(seed, "evidence", 0)
-            reference = expo1d.reference(rows, for_grid)
-            grid = ScanGrid.choose(reference, size.batches * size.expected, for_grid)
+        scaling, grid = _reference(rows, total, rng) if own else _simulator(rows, total, seed)
         summary, highest = ScanSummary.empty(grid), [-np.inf, -np.inf]
         for _ in range(size.batches):
-            summary = summary.add(expo1d.toy(size.expected, rng), size.expected)
+            batch = Sample.from_array(expo1d.toy(size.expected, rng))
+            summary = summary.add(scaling.apply(batch), size.expected)
             highest = [max(highest[0], summary.t / 2), max(highest[1], summary.log_e)]
         found.append(highest)
     return np.array(found)
