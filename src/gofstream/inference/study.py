@@ -131,6 +131,11 @@ def power_study(
     )
 
 
+def signal_stream(name: object) -> str:
+    """Name the stream of seeds that toys of an alternative have."""
+    return f"signal {name}"
+
+
 def study(
     plan: ReferencePlan,
     alternatives: Mapping[Signal, Source],
@@ -159,7 +164,7 @@ def study(
             plan,
             source=source,
             source_name=f"{plan.source_name} with signal {name}",
-            stream=f"signal {name}",
+            stream=signal_stream(name),
         )
         signals[name] = NullFile(folder / f"signal-{name}.null", other.about())
         jobs.append(Job(other, signal_toys, signals[name]))
