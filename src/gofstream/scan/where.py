@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.errors import FormatError
 from gofstream.ratio.scaling import Scaling
 from gofstream.scan.grid import ScanGrid
 from gofstream.scan.summary import ScanSummary
@@ -63,6 +66,35 @@ class FoundWindow:
         """Write it in one line."""
         where = ", ".join(map(str, self.places)) or "everywhere"
         return f"{self.kind}, {where}: {self.observed} seen, {self.expected:.4g} expected"
+
+
+def windows_to_json(windows: Sequence[FoundWindow]) -> str:
+    """Write windows as JSON text, to be kept beside what they were found in."""
+    return json.dumps([asdict(window) for window in windows])
+
+
+def windows_from_json(text: str) -> tuple[FoundWindow, ...]:
+    """Read what `windows_to_json` wrote.
+
+    Raises
+    ------
+    FormatError
+        If it is nothing of the kind.
+
+    Examples
+    --------
+    >>> place = Place("mass", None, 80.0)
+    >>> window = FoundWindow("deficit", "tail", (place,), 3, 9.5, -4.0, 6.1)
+    >>> windows_from_json(windows_to_json([window])) == (window,)
+    True
+    """
+    try:
+        return tuple(
+            FoundWindow(**{**kept, "places": tuple(Place(**place) for place in kept["places"])})
+            for kept in json.loads(text)
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        raise FormatError(f"windows of a scan cannot be read: {error!r}") from error
 
 
 def best_windows(summary: ScanSummary, scaling: Scaling) -> tuple[FoundWindow, ...]:
