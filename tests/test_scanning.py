@@ -21,7 +21,7 @@ from gofstream.inference.study import PowerStudy
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.scaling import Scaling
 from gofstream.sample import Sample
-from gofstream.scan.grid import ScanGrid
+from gofstream.scan.grid import RULE, ScanGrid
 from gofstream.scan.summary import ScanSummary
 from gofstream.scan.where import DISTANCE, best_windows
 from gofstream.settings import Settings
@@ -126,6 +126,17 @@ def test_a_file_from_before_the_scan_gets_it_added(tmp_path: Path) -> None:
     assert old.scan is not None
     assert new.scan is not None
     assert old.scan.tobytes() == new.scan.tobytes()
+    with sqlite3.connect(path) as connection:  # by an older rule: made anew, and the fits are kept
+        connection.execute("UPDATE about SET value = '1' WHERE key = 'scan'")
+        connection.execute("UPDATE blocks SET t = zeroblob(length(t)) WHERE width = 2")
+    with thread_workers(1) as executor:
+        seen.clear()
+        again = calibrate(plan, TOYS, path, executor, progress=lambda d, n: seen.append((d, n)))
+    assert seen[0] == (2 * blocks, 3 * blocks)
+    assert again.table.scan is not None
+    assert again.table.scan.tobytes() == new.scan.tobytes()
+    assert again.table.t.tobytes() == new.t.tobytes()
+    assert describe_null(path)["scan"] == RULE
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE about SET value = '99' WHERE key = 'scan'")
     with thread_workers(1) as executor, pytest.raises(FormatError, match="another scan: 99 there"):

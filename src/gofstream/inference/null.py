@@ -6,7 +6,8 @@ order toy, statistic, number of batches; which statistics, stands in `about` und
 where it does not they are the six of METHOD §3. If `about` has `scan`, the number of its rule,
 there is one index more than widths, with the scan as its only statistic. A block is written in one
 transaction, so a file is whole whatever happens to the program that writes it; blocks that are
-missing can be added at any time, those of the scan to a file that was made before there was one.
+missing can be added at any time, those of the scan to a file that was made before there was one, or
+in place of those by an older rule.
 """
 
 from __future__ import annotations
@@ -125,16 +126,21 @@ class NullFile:
         )
         stored = dict(connection.execute("SELECT key, value FROM about"))
         wanted = {key: json.dumps(value, sort_keys=True) for key, value in self.about.items()}
+        rescan = stored and SCAN in wanted and _older(stored.get(SCAN), wanted[SCAN])
         for key in ("format", "version", *wanted) if stored else ():
-            if key == SCAN and key not in stored:
-                continue  # made before there was a scan, whose blocks can be added
+            if key == SCAN and rescan:
+                continue  # from before this scan: its blocks can be made, and the fits are kept
             if stored.get(key) != wanted[key]:
                 raise FormatError(
                     f"{self.path} was made with another {key}: {short(stored.get(key))} there, "
                     f"{short(wanted[key])} here; give another file, or make this one anew"
                 )
-        new = {key: value for key, value in wanted.items() if key not in stored}
-        connection.executemany("INSERT INTO about VALUES (?, ?)", new.items())
+        if rescan:
+            which = len(self.about["widths"])
+            connection.execute("DELETE FROM blocks WHERE width = ?", (which,))
+            connection.execute("DELETE FROM about WHERE key = ?", (SCAN,))
+        new = {key: value for key, value in wanted.items() if key not in stored or key == SCAN}
+        connection.executemany("INSERT OR IGNORE INTO about VALUES (?, ?)", new.items())
         connection.execute("COMMIT")
 
     def blocks(self) -> set[tuple[int, int]]:
@@ -196,6 +202,11 @@ class NullFile:
                 parts.append(values.reshape(size, statistics, batches))
                 unconverged += row[0]
         return np.concatenate(parts)[:toys], unconverged
+
+
+def _older(stored: str | None, wanted: str) -> bool:
+    """Tell whether a file has no scan, or one by an older rule."""
+    return stored is None or (stored.isdecimal() and int(stored) < int(wanted))
 
 
 def describe_null(path: Path) -> dict[str, Any]:

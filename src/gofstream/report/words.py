@@ -6,14 +6,13 @@ import math
 
 from gofstream.inference.result import complaints
 from gofstream.report.record import Chance, Record, Window
+from gofstream.scan.where import TOLD
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: With fewer toys than this beyond the observed value, p is known roughly.
 FEW = 10
 #: Beyond one in so many, a number of data sets says nothing that "fewer than" does not.
 UNIMAGINABLE = 1e9
-#: Columns of a window that are told in words.
-PLACES = 5
 
 
 def superscript(power: int) -> str:
@@ -119,8 +118,9 @@ def place_text(window: Window) -> str:
         else:
             range_ = f"below {number(place.high or 0.0)}"
         told.append(f"{place.column} {range_}{unit}")
-    more = len(told) - PLACES
-    return ", ".join(told[:PLACES]) + (f" and {more} more columns" if more > 0 else "")
+    more = len(told) - TOLD
+    rest = f" and {more} more column{'s' if more > 1 else ''}" if more > 0 else ""
+    return ", ".join(told[:TOLD]) + rest
 
 
 def verdict(record: Record) -> str:

@@ -18,8 +18,8 @@ from gofstream.scan.windows import REACH, Bumps, Tails
 
 Floats = NDArray[np.float64]
 
-#: Windows listed.
-LISTED = 3
+#: Windows listed, and columns of each that are told in words.
+LISTED, TOLD = 3, 5
 #: What the last of the heights is called, in which tails are cut.
 DISTANCE = "distance from the origin, scaled"
 
@@ -62,10 +62,16 @@ class FoundWindow:
     signal: float
     t: float
 
+    @property
+    def where(self) -> str:
+        """The most telling columns, in words."""
+        more = len(self.places) - TOLD
+        rest = f" and {more} more column{'s' if more > 1 else ''}" if more > 0 else ""
+        return ", ".join(map(str, self.places[:TOLD])) + rest or "everywhere"
+
     def __str__(self) -> str:
         """Write it in one line."""
-        where = ", ".join(map(str, self.places)) or "everywhere"
-        return f"{self.kind}, {where}: {self.observed} seen, {self.expected:.4g} expected"
+        return f"{self.kind}, {self.where}: {self.observed} seen, {self.expected:.4g} expected"
 
 
 def windows_to_json(windows: Sequence[FoundWindow]) -> str:

@@ -163,8 +163,8 @@ def scan(run: Run, entry: Entry | None, windows: Sequence[FoundWindow]) -> dict[
     """
     found = None if entry is None else scan_evidence(entry)
     note = (
-        "of the epoch; reaches 20 in at most 5\N{NO-BREAK SPACE}% of nominal epochs, however often "
-        "one looks"
+        "of the epoch; may be looked at any time: it reaches 20 in at most "
+        "5\N{NO-BREAK SPACE}% of nominal epochs"
     )
     if not run.scanned:
         note = "this run was begun without a scan"
@@ -176,7 +176,7 @@ def scan(run: Run, entry: Entry | None, windows: Sequence[FoundWindow]) -> dict[
         "windows": [
             {
                 "kind": window.kind,
-                "where": ", ".join(map(str, window.places)) or "everywhere",
+                "where": window.where,
                 "observed": window.observed,
                 "expected": window.expected,
                 "t": window.t,
