@@ -104,7 +104,8 @@ def test_version() -> None:
     assert __version__ in run("--version").stdout
 
 
-def test_ctrl_c_keeps_the_toys_and_says_how_to_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_keeps_the_toys_and_says_how_to_go_on(number: int, tmp_path: Path) -> None:
     """Stopped in the middle: one message, code 130; the same command then finishes."""
     out = tmp_path / "a.png"
     gofstream = str(Path(sys.executable).parent / "gofstream")
@@ -114,7 +115,7 @@ def test_ctrl_c_keeps_the_toys_and_says_how_to_go_on(tmp_path: Path) -> None:
     limit = time.monotonic() + 60
     while kept_blocks(null) < 3 and time.monotonic() < limit:
         time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, message = process.communicate(timeout=60)
     assert process.returncode == 130, message
     assert "goes on from there" in message

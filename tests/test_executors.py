@@ -391,6 +391,28 @@ def test_a_killed_process_stops_the_run(table: Floats, tmp_path: Path) -> None:
     assert found.tobytes() == table.tobytes()
 
 
+ORPHANS = """
+import os, signal, time
+from gofstream.execution import process_workers
+with process_workers(2) as executor:
+    busy = executor.submit(time.sleep, 100)
+    print(executor.submit(os.getpid).result(), flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_workers_do_not_outlive_who_asked() -> None:
+    """A killed process says no goodbye; its workers notice, and stop."""
+    done = subprocess.run(
+        [sys.executable, "-c", ORPHANS], capture_output=True, text=True, check=False, timeout=100
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    worker, limit = int(done.stdout), time.monotonic() + 60
+    while Path(f"/proc/{worker}").exists() and time.monotonic() < limit:
+        time.sleep(0.1)
+    assert not Path(f"/proc/{worker}").exists()
+
+
 def test_an_executor_that_is_broken_already(tmp_path: Path) -> None:
     """Its refusal to take work is the same news as work that does not come back."""
     with process_workers(2) as executor:

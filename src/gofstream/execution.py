@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import (
     BrokenExecutor,
@@ -61,14 +63,24 @@ def process_workers(count: int | None = None) -> Iterator[Executor]:
         from loky import ProcessPoolExecutor
     except ImportError as error:
         raise missing_extra("loky", "processes") from error
-    pool = ProcessPoolExecutor(count or cores(), env=ONE_THREAD, initializer=_ignore_interrupts)
+    pool = ProcessPoolExecutor(count or cores(), env=ONE_THREAD, initializer=_begin_work)
     with pool as executor:
         yield executor
 
 
-def _ignore_interrupts() -> None:
-    """Leave Ctrl-C, which a terminal sends to workers too, to the process that has asked."""
+def _begin_work() -> None:
+    """Leave Ctrl-C, which a terminal sends to workers too, to the process that has asked.
+
+    When that process is gone, killed perhaps, a worker that waits for it would wait for ever.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _leave_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 @contextmanager

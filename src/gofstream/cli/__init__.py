@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
 from importlib import import_module
@@ -58,6 +59,8 @@ def cli() -> None:
 def main() -> None:
     """Run the command line: a user's mistake is one message and exit code 2."""
     warnings.showwarning = _show_warning
+    # A polite kill, as batch systems send when time is over, ends a command as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # One BLAS thread: the products are small enough that more would only get in each other's
         # way (DESIGN, dependencies).
