@@ -135,7 +135,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "text: the larger the reference, the more accurate the result",
             "power of all, sat and one against N_R",
             2,
-            30,
+            70,
             trends.reference_size,
         ),
         Experiment(
@@ -143,7 +143,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "text: averaging makes up for under-regularised batches",
             "power of all in one and in eight batches against λ",
             2,
-            30,
+            140,
             trends.penalty,
         ),
         Experiment(
