@@ -119,7 +119,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Table hyper",
             "hyper-parameters and time per batch beside the paper's; time against batch size",
             2,
-            20,
+            10,
             timing.timing,
         ),
         Experiment(
@@ -133,9 +133,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         Experiment(
             "reference-size",
             "text: the larger the reference, the more accurate the result",
-            "power of all, sat and one against N_R",
-            2,
-            70,
+            "power of all, sat and one against N_R, with λ and with λ N kept",
+            3,
+            50,
             trends.reference_size,
         ),
         Experiment(
