@@ -142,8 +142,8 @@ EXPERIMENTS: dict[str, Experiment] = {
             "penalty",
             "text: averaging makes up for under-regularised batches",
             "power of all in one and in eight batches against λ",
-            2,
-            140,
+            4,
+            40,
             trends.penalty,
         ),
         Experiment(
