@@ -200,7 +200,7 @@ def _figure(
         draw_powers(axes, lines, x)
         if log:
             axes.set_xscale("log")
-            axes.set_xticks(x, [f"{each:g}" for each in x])
+            axes.set_xticks(x, [f"{each:g}" for each in x], fontsize=8)
             axes.minorticks_off()
         axes.set_xlabel(label)
         axes.set_title(signal, fontsize=10)
