@@ -115,7 +115,8 @@ def test_inspect_tells_of_alarms(
         rung = reader.entry(1)
         u = rung.statistics[0]._replace(u=4.25)
         rung = type(rung)(1, "a", "d", 0.0, 50, 50.0, statistics=(u, *rung.statistics[1:]))
-        store.append(rung, alarm=Alarm(1, u.family, u.width, 4.25, 3.5, since=1))
+        alarm = Alarm(1, u.family, u.width, 4.25, 3.5, since=1)
+        store.append(rung, alarm=alarm, scan=reader.scan())
     code, out, _ = typed(monkeypatch, capsys, "inspect", "alarm.gofs")
     assert code == 0
     assert "largest u: 4.25 (epoch next at width 0); the boundary is 3.5" in out

@@ -269,7 +269,12 @@ def test_the_safe_price_averages_to_one_at_most(middle: float) -> None:
     for k in range(3000):
         reference, x = rng.random(size=(rows, 1)), rng.random(size=(expected, 1))
         price = _safe_drift(
-            [window], reference, np.full((1, 1), alpha), np.full(1, middle), float(expected)
+            [window],
+            np.insert(reference, [0, 7, 7], 0.5, axis=0),
+            np.full((1, 1), alpha),
+            np.full(1, middle),
+            float(expected),
+            without=np.array([0, 8, 9]),
         )
         ratios[k] = np.exp(np.log1p(alpha * window.inside(x).k).sum() - expected * price.item())
     inner = alpha / (1 + alpha * middle)
@@ -288,6 +293,7 @@ def test_what_the_reference_cannot_carry_has_no_price() -> None:
         np.array([[0.9], [1.1]]),
         np.zeros(1),
         10.0,
+        without=np.empty(0, np.int64),
     )
     assert np.isfinite(price).ravel().tolist() == [True, False]
 

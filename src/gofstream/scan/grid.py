@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.ratio.arrays import Points
 from gofstream.scan.choose import choose_bumps, choose_tails
 from gofstream.scan.windows import Bumps, Indices, Tails
 
 Floats = NDArray[np.float64]
 
 #: Counts up whenever the same reference and seed give other numbers than before.
-RULE = 1
+RULE = 2
 #: Rows that windows and strengths are chosen from: this part of the reference, but no more than so
 #: many. The others say what an alternative costs.
 PART, ROWS = 5, 20_000
@@ -29,6 +30,8 @@ DEEPEST = -0.9
 UNCERTAIN = 3.0
 #: Events looked at together, so that their pairs with windows fill no more than some megabytes.
 SLAB = 8192
+#: Bytes of all arrays that hold something for a pair of event and window, at their most.
+PAIR = 80
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +69,7 @@ class ScanGrid:
     @classmethod
     def choose(
         cls,
-        reference: Floats,
+        reference: Points,
         expected: float,
         rng: np.random.Generator,
         *,
@@ -91,15 +94,14 @@ class ScanGrid:
         >>> grid.alpha.shape == (8, grid.size)
         True
         """
-        counted = np.arange(len(reference)) if share is None else np.flatnonzero(share > 0)
-        order = rng.permutation(counted)
-        own, others = np.split(order, [max(1, min(len(order) // PART, ROWS))])
-        windows: tuple[Bumps | Tails, ...] = (
-            *choose_bumps(reference[own]),
-            choose_tails(reference[own]),
-        )
-        chosen = _Moments.of(windows, reference[own], None if share is None else share[own])
-        effective = len(order) if share is None else 1 / float(np.sum(share**2))
+        rows = len(reference) if share is None else int(np.count_nonzero(share))
+        own = rng.choice(rows, size=max(1, min(rows // PART, ROWS)), replace=False)
+        if share is not None:
+            own = np.flatnonzero(share)[own]
+        part = reference[own]
+        windows: tuple[Bumps | Tails, ...] = (*choose_bumps(part), choose_tails(part))
+        chosen = _Moments.of(windows, part, None if share is None else share[own])
+        effective = rows if share is None else 1 / float(np.sum(share**2))
         alpha = _strengths(chosen, expected)
         error = np.abs(alpha) * expected * np.sqrt(chosen.second / effective)
         weak = np.array([g in (EXCESS[0], DEFICIT[0]) for g in (*EXCESS, *DEFICIT)])
@@ -108,7 +110,7 @@ class ScanGrid:
         safe = None
         if share is None:
             middle = chosen.mean if shape_only else np.zeros(chosen.mean.shape)
-            safe = _safe_drift(windows, reference[others], alpha, middle, expected)
+            safe = _safe_drift(windows, reference, alpha, middle, expected, without=np.sort(own))
         return cls(
             windows=windows,
             alpha=alpha,
@@ -118,7 +120,7 @@ class ScanGrid:
             content=whole.content,
             expected=expected,
             shape_only=shape_only,
-            rows=len(order),
+            rows=rows,
             features=reference.shape[1],
         )
 
@@ -128,6 +130,19 @@ class ScanGrid:
         return len(self.content)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays; a summary takes about a quarter."""
+        own = 0 if self.safe_drift is None else self.safe_drift.nbytes
+        windows = sum(len(each.to_bytes()) for each in self.windows)
+        return 3 * self.alpha.nbytes + self.content.nbytes + own + windows
+
+    @property
+    def work_bytes(self) -> int:
+        """Bytes that `look` takes, about: the pairs of a slab with windows of one width."""
+        touched = max(float(self.content[part].sum()) for part in self.parts)
+        return int(SLAB * touched * PAIR) + 2 * self.alpha.nbytes
+
+    @property
     def parts(self) -> list[slice]:
         """Which windows belong to each entry of ``windows``."""
         return _parts(self.windows)
@@ -135,7 +150,8 @@ class ScanGrid:
     def look(self, x: Floats) -> tuple[Floats, Indices]:
         """Look at scaled events: Σ log(1 + α k) as (S, W), and how many lie in each window."""
         sums, inside = np.zeros(self.alpha.shape), np.zeros(self.size, dtype=np.int64)
-        for events in _slabs(x):
+        for where in _slabs(len(x)):
+            events = x[where]
             for windows, part in zip(self.windows, self.parts, strict=True):
                 found = windows.inside(events)
                 sums[:, part] += found.log_sums(self.alpha[:, part])
@@ -172,19 +188,18 @@ class _Moments:
     content: Floats
 
     @classmethod
-    def of(cls, windows: Sequence[Bumps | Tails], rows: Floats, share: Floats | None) -> _Moments:
-        weights = np.ones(len(rows)) if share is None else share
-        parts, start = _parts(windows), 0
+    def of(cls, windows: Sequence[Bumps | Tails], rows: Points, share: Floats | None) -> _Moments:
+        parts = _parts(windows)
         found = np.zeros((3, parts[-1].stop))
-        for slab in _slabs(rows):
-            own = weights[start : start + len(slab)]
-            start += len(slab)
+        for where in _slabs(len(rows)):
+            slab = rows[where]
+            weights = np.ones(len(slab)) if share is None else share[where]
             for each, part in zip(windows, parts, strict=True):
                 inside = each.inside(slab)
-                value = own[inside.rows]
+                value = weights[inside.rows]
                 for power in range(3):
                     found[power, part] += inside.summed(value * inside.k**power)
-        content, mean, second = found / weights.sum()
+        content, mean, second = found / (len(rows) if share is None else share.sum())
         return cls(mean, second, content)
 
 
@@ -193,9 +208,8 @@ def _parts(windows: Sequence[Bumps | Tails]) -> list[slice]:
     return [slice(end - len(each), end) for each, end in zip(windows, ends, strict=True)]
 
 
-def _slabs(x: Floats) -> Iterator[Floats]:
-    for start in range(0, len(x), SLAB):
-        yield x[start : start + SLAB]
+def _slabs(rows: int) -> Iterator[slice]:
+    return (slice(start, min(start + SLAB, rows)) for start in range(0, rows, SLAB))
 
 
 def _strengths(found: _Moments, expected: float) -> Floats:
@@ -217,10 +231,12 @@ def _log_weight(windows: Sequence[Bumps | Tails], kept: NDArray[np.bool_]) -> Fl
 
 def _safe_drift(
     windows: Sequence[Bumps | Tails],
-    rows: Floats,
+    reference: Points,
     alpha: Floats,
     middle: Floats,
     expected: float,
+    *,
+    without: Indices,
 ) -> Floats:
     """Find what ℓ must lose per expected event, for e^ℓ to average to one over references too.
 
@@ -229,17 +245,22 @@ def _safe_drift(
     the mean e^{N(R) α E[h]} and the second e^{-N_R β E[h]}, or less if numbers of events are fixed.
     Written in k instead, the first is Π_D (1 + α k) / (1 + α m)^N with another α. An alternative
     for which a factor of a row could be zero or less has no such price: it costs infinitely much.
+    Rows that windows and α were chosen from are left out (``without``, in rising order): given
+    these, the others must still be independent of all that was chosen.
     """
+    rows = len(reference) - len(without)
     inner = alpha / (1 + alpha * middle)
-    beta = inner * expected / len(rows)
+    beta = inner * expected / rows
     around = 1 + beta * middle
     outer = beta / around
     possible = (around > 0) & (outer < 1)
     outer, around = np.where(possible, outer, 0.0), np.where(possible, around, 1.0)
     gained = np.zeros(alpha.shape)
-    for slab in _slabs(rows):
+    for where in _slabs(len(reference)):
+        first, stop = np.searchsorted(without, [where.start, where.stop])
+        slab = np.delete(reference[where], without[first:stop] - where.start, axis=0)
         for each, part in zip(windows, _parts(windows), strict=True):
             gained[:, part] += each.inside(slab).log_sums(-outer[:, part])
-    gained += len(rows) * np.log(around)
+    gained += rows * np.log(around)
     cost = np.log1p(alpha * middle) - gained / expected
     return np.where(possible, cost, np.inf)
