@@ -52,23 +52,20 @@ def choose_bumps(rows: Floats) -> Iterator[Bumps]:
     if not distances.any():
         return
     narrow, wide = np.quantile(distances[distances > 0], (0.05, 0.95))
-    tree, (order, apart) = KDTree(rows), farthest_first(rows, SPREAD)
+    order, apart = farthest_first(rows, SPREAD)
+    # How wide a bump around each row has to be, to have enough others in it.
+    away, _ = KDTree(rows).query(rows, [min(LEAST + 1, len(rows))])
+    fits = away[:, 0] / REACH
     for step in range(int(np.log2(wide / (FINEST * narrow))) + 1):
         width = float(wide / 2**step)
         content = max(float(np.mean(distances <= REACH * width)), 1 / len(distances))
         most = min(MOST, max(1, int(TOUCHED / content)))
-        spread = _filled(tree, order[apart >= APART * width], width)
+        spread = order[(apart >= APART * width) & (fits[order] <= width)]
         if len(spread) > most:
-            dense = _filled(tree, np.arange(min(len(rows), SPREAD)), width)
+            dense = np.flatnonzero(fits[:SPREAD] <= width)
             spread = np.unique(np.concatenate([spread[: most // 2], dense[: most - most // 2]]))
         if len(spread):
             yield Bumps(rows[spread], width)
-
-
-def _filled(tree: KDTree, which: Indices, width: float) -> Indices:
-    """Keep the rows around which a bump would have enough others in it."""
-    inside = tree.query_ball_point(tree.data[which], REACH * width, return_length=True)
-    return which[np.asarray(inside) > LEAST]
 
 
 def farthest_first(rows: Floats, most: int) -> tuple[Indices, Floats]:

@@ -15,12 +15,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
+from scipy.spatial.distance import cdist
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 #: A bump ends at this many widths, where it has fallen to 0.011.
 REACH = 3.0
+#: Where events lie in more than this part of the bumps, as the first few tell, it is faster to take
+#: all distances than to ask a tree.
+CROWDED, PILOT = 0.03, 50
 
 
 class Inside(NamedTuple):
@@ -156,11 +160,19 @@ def _neighbours(x: Floats, centres: Floats, radius: float) -> tuple[Indices, Flo
         counts = np.searchsorted(line, points + radius, side="right") - first
         places = _stretches(first, counts)
         return order[places], (line[places] - np.repeat(points, counts)) ** 2, counts
+    if _share_within(x[:PILOT], centres, radius) > CROWDED:
+        squared = cdist(centres, x, "sqeuclidean")
+        window, rows = np.nonzero(squared <= radius**2)
+        return rows, squared[window, rows], np.bincount(window, minlength=len(centres))
     pairs = KDTree(centres).sparse_distance_matrix(KDTree(x), radius, output_type="ndarray")
     # Few windows have small numbers, which numpy sorts in linear time.
     order = np.argsort(pairs["i"].astype(np.min_scalar_type(len(centres))), kind="stable")
     counts = np.bincount(pairs["i"], minlength=len(centres))
     return pairs["j"][order], pairs["v"][order] ** 2, counts
+
+
+def _share_within(x: Floats, centres: Floats, radius: float) -> float:
+    return float(np.mean(cdist(centres, x, "sqeuclidean") <= radius**2)) if len(x) else 0.0
 
 
 def _stretches(first: Indices, counts: Indices) -> Indices:
