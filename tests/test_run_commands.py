@@ -64,7 +64,7 @@ def test_replay(
     words = ["replay", run.name, "--reference", "reference.npy", *SETTINGS]
     code, out, err = typed(monkeypatch, capsys, *words, "--seed", "4")
     assert (code, err) == (0, "")
-    assert out.endswith("52 statistics of 5 batches, the same to the bit\n")
+    assert out.endswith("55 statistics of 5 batches, the same to the bit\n")
     code, out, err = typed(monkeypatch, capsys, *words, "--seed", "4", "--json", "--quiet")
     assert json.loads(out) == {"batches": 5, "statistics": 52, "path": "run.gofs"}
     for more, field in (
