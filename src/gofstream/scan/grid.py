@@ -18,7 +18,7 @@ from gofstream.scan.windows import Bumps, Indices, Inside, Tails
 Floats = NDArray[np.float64]
 
 #: Counts up whenever the same reference and seed give other numbers than before.
-RULE = 2
+RULE = 3
 #: Rows that windows and strengths are chosen from: this part of the reference, but no more than so
 #: many. The others say what an alternative costs.
 PART, ROWS = 5, 20_000
