@@ -18,7 +18,6 @@ from gofstream.scan.summary import ScanSummary
 from gofstream.stream import monitor as monitor_module
 from gofstream.stream import schema
 from gofstream.stream.reader import Reader
-from gofstream.stream.replay import replay
 from gofstream.stream.rows import EPOCH_SCAN, EVIDENCE, RUN_SCAN, Entry, Statistic
 from gofstream.stream.store import Store
 from gofstream.stream.verify import verify
@@ -140,15 +139,6 @@ def test_an_anomaly_is_told_with_its_place(path: Path) -> None:
     text = standing(found)
     assert "scan: e-value " in text
     assert f"scan: {best}" in text
-
-
-def test_replay_leaves_the_scan_out(path: Path) -> None:
-    """Its statistics cannot be had from models; those of the widths still are compared."""
-    with opened(path, keep_models=True) as monitor:
-        for given in offers()[:3]:
-            offer(monitor, given)
-    with Reader(path) as reader:
-        assert replay(reader, learner()).statistics == 2 * (4 + 4 + 6)
 
 
 def older(path: Path, monkeypatch: pytest.MonkeyPatch, batches: int) -> None:
