@@ -437,8 +437,9 @@ def test_two_runs_at_once_in_one_process(table: Floats, tmp_path: Path) -> None:
 
     def calibrated(plan: ReferencePlan) -> None:
         with thread_workers(2) as executor:
-            path = tmp_path / f"{plan.seed}.null"
-            found[plan.seed] = calibrate(plan, TOYS, path, executor).table.t
+            folder = tmp_path / f"{plan.seed}"
+            folder.mkdir()
+            found[plan.seed] = made(plan, folder, executor)
 
     threads = [threading.Thread(target=calibrated, args=[plan]) for plan in plans]
     for thread in threads:
