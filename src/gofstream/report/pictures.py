@@ -88,7 +88,7 @@ def _series(width: int) -> tuple[str, str]:
 def _p_axis(axes: Axes) -> None:
     """Write p above Z, at few places."""
     low, high = axes.get_xlim()
-    places = [z for z in MaxNLocator(5, integer=True).tick_values(low, high) if low <= z <= high]
+    places = [z for z in MaxNLocator(3, integer=True).tick_values(low, high) if low <= z <= high]
     p = np.asarray(stats.norm.sf(places))
     upper = axes.secondary_xaxis("top")
     upper.xaxis.set_major_locator(FixedLocator([z for z, x in zip(places, p, strict=True) if x]))
