@@ -413,6 +413,24 @@ def test_workers_do_not_outlive_who_asked() -> None:
     assert not Path(f"/proc/{worker}").exists()
 
 
+def test_an_interrupted_run_does_not_wait_for_its_workers() -> None:
+    """They are at something that takes long, and whose result nobody will see."""
+    workers = []
+
+    def interrupted() -> None:
+        with process_workers(2) as executor:
+            workers.append(executor.submit(os.getpid).result())
+            for _ in range(6):  # some run, some are handed over, some wait
+                executor.submit(time.sleep, 100)
+            raise KeyboardInterrupt
+
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert time.monotonic() - begun < 60
+    assert not Path(f"/proc/{workers[0]}").exists()
+
+
 def test_an_executor_that_is_broken_already(tmp_path: Path) -> None:
     """Its refusal to take work is the same news as work that does not come back."""
     with process_workers(2) as executor:

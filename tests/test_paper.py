@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gofstream.cli import cli
 from gofstream.datasets import expo1d as data
 from gofstream.inference.combine import combined_p
-from gofstream.inference.null import NullTable
+from gofstream.inference.null import NullTable, describe_null
 from gofstream.inference.power import Difference, paired_difference
 from gofstream.inference.study import PowerStudy
 from gofstream.paper import claims, cmsl1, dimuon5d, expo1d, timing, trends
@@ -181,6 +181,23 @@ def test_toys_are_shared_and_used_again(out: Path) -> None:
     run("expo1d-one", out)
     assert toys(out) == made
     assert json.loads((out / "expo1d-one.json").read_text())["numbers"] == first["numbers"]
+
+
+@pytest.mark.filterwarnings("ignore::gofstream.errors.GofstreamWarning")
+def test_the_penalty_of_a_smaller_reference(out: Path) -> None:
+    """Of 5000 and 1250 rows: with the same λ, and with the same λ (N_R + N(R)), as METHOD §2."""
+    run("reference-size", out)
+    found = []
+    for path in (out / "toys").glob("expo1d-reference-*/**/null.null"):
+        about, rows = describe_null(path), re.search(r"reference-(\d+)-", str(path))
+        assert rows is not None
+        found.append((int(rows[1]), about["penalty"], about["nominal_expected"]))
+    assert {expected for *_, expected in found} == {50.0}
+    assert sorted((rows, penalty) for rows, penalty, _ in found) == [
+        (1250, 1e-6),
+        (1250, pytest.approx(1e-6 * 5050 / 1300)),
+        (5000, 1e-6),
+    ]
 
 
 def test_ideal_z_beside_the_paper(out: Path) -> None:

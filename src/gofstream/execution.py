@@ -65,7 +65,12 @@ def process_workers(count: int | None = None) -> Iterator[Executor]:
         raise missing_extra("loky", "processes") from error
     pool = ProcessPoolExecutor(count or cores(), env=ONE_THREAD, initializer=_begin_work)
     with pool as executor:
-        yield executor
+        try:
+            yield executor
+        except BaseException:
+            # What they are at is lost: whoever pressed Ctrl-C need not wait for it.
+            executor.shutdown(kill_workers=True)
+            raise
 
 
 def _begin_work() -> None:

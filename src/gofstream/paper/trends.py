@@ -33,8 +33,6 @@ BATCHES = 8
 QUICK, FULL = (250, 40), (600, 200)
 #: Sizes of the reference, in units of the study's own; the quick version leaves out the last.
 SIZES = (0.1, 0.25, 1.0, 2.5)
-#: The paper's penalty.
-PENALTY = 1e-6
 #: Penalties, from under-regularised to one that flattens the models.
 PENALTIES = (1e-8, 1e-6, 1e-4, 1e-2)
 #: In place of the weakest, whose fits take long, in the quick version.
@@ -81,9 +79,10 @@ def reference_size(context: Context) -> Outcome:
     size, shrink = preset("expo1d"), 1 if context.full else expo1d.SHRINK
     usual, share = size.n_reference // shrink, size.expected / shrink / BATCHES
     sizes = [int(usual * factor) for factor in (SIZES if context.full else SIZES[:3])]
+    own = float(size.settings.penalty)
     rules = {
-        f"λ = {PENALTY:g}": [PENALTY] * len(sizes),
-        f"λ N as at N_R = {usual}": [PENALTY * (usual + share) / (n + share) for n in sizes],
+        f"λ = {own:g}": [own] * len(sizes),
+        f"λ N as at N_R = {usual}": [own * (usual + share) / (n + share) for n in sizes],
     }
     names = ("all", "sat", "one")
     panels: dict[str, Lines] = {}
