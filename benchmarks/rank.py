@@ -85,7 +85,7 @@ def cases() -> list[Case]:
             muons.take(np.sort(order[:40_000])),
             Pool(muons.take(np.sort(order[40_000:]))),
             Pool(dimuon5d.read("zprime300")),
-            1.5,
+            0.4,
             1.9,
         ),
         Case(

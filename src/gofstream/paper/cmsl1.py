@@ -70,7 +70,7 @@ class Size:
         )
 
 
-#: The quick version, on the sample shipped; and the full one, by the ending of its pictures, in which
+#: The quick version, on the sample shipped; and the full one, by the ending of its pictures, where
 #: M / √N_R is about the paper's 3.
 SMALL = {"": Size(20_000, 2000.0, 1000)}
 LARGE = {
