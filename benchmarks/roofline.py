@@ -36,7 +36,7 @@ Line = dict[str, Any]
 EXPONENTIAL, SIGMOID = 20, 26
 
 #: Flops per byte that the roofline shows.
-RANGE = (0.12, 1e4)
+RANGE = (0.12, 1e5)
 #: What each law varies, and how a line tells it.
 VARIED: dict[str, tuple[str, Callable[[Line], float]]] = {
     "reference": ("reference events N_R", lambda line: line["shape"]["n_reference"]),
@@ -116,7 +116,7 @@ def _words(laws: dict[str, list[Line]]) -> str:
         found = exponents(law, laws[law])
         sizes = [size(line) for line in laws[law]]
         rows += (
-            f"| {label} | {amount(sizes[0])} to {amount(sizes[-1])} | {found['fit']:.2f} "
+            f"| {label} | {_about(sizes[0])} to {_about(sizes[-1])} | {found['fit']:.2f} "
             f"| {found['pass']:.2f} | {found['last']:.2f} "
             f"| ![time against {label}](performance/scale-{law}.png) |\n"
         )
@@ -186,7 +186,7 @@ def draw_law(law: str, lines: Sequence[Line]) -> Figure:
         once = [each["reduce_seconds"] for each in lines]
         axes.plot(sizes, once, "s--", color=GREEN, ms=5, label="choosing centres, once")
     _log_log(axes, label, "seconds")
-    axes.set_xticks(sizes, [amount(value) for value in sizes])
+    axes.set_xticks(sizes, [_about(value) for value in sizes])
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.legend(frameon=False, fontsize=9)
     return figure
@@ -227,7 +227,7 @@ def draw_roofline(laws: dict[str, list[Line]]) -> Figure:
         axes.text(
             intensity[-1], peak * 1.06, f"float{name[-2:]} products, {peak:.0f} Gflop/s", ha="right"
         )
-    axes.annotate(f"memory,\n{bandwidth:.0f} GB/s", (0.5, 0.5 * bandwidth), (0.16, 0.5 * bandwidth))
+    axes.annotate(f"memory,\n{bandwidth:.0f} GB/s", (0.9, 0.9 * bandwidth), (0.15, 0.9 * bandwidth))
     for law, colour, label in (
         ("fits-stored", SKY, "rows stored, T from 1 to 64 (r = 300, D = 5)"),
         ("fits", GREEN, "rows made, T from 1 to 64 (r = 300, D = 5)"),
@@ -242,14 +242,18 @@ def draw_roofline(laws: dict[str, list[Line]]) -> Figure:
             f"{LABELS[shape['case']]} {line['width']:g}, T = {shape['fits']}",
             (x, y),
             textcoords="offset points",
-            xytext=(7, -3) if x < 300 else (0, -14),
-            ha="left" if x < 300 else "center",
+            xytext=(7, -3),
             fontsize=8,
         )
     _log_log(axes, "flop per byte from memory", "Gflop/s, on one core")
     axes.set_xlim(*RANGE)
     axes.legend(frameon=False, fontsize=9, loc="lower right")
     return figure
+
+
+def _about(value: float) -> str:
+    """Write a number with two digits."""
+    return amount(float(f"{value:.2g}"))
 
 
 def _place(line: Line) -> tuple[float, float]:
