@@ -12,7 +12,7 @@ from gofstream import sealed
 from gofstream.datasets import expo1d
 from gofstream.errors import FormatError, InputError
 from gofstream.scan.choose import APART, LEAST, choose_bumps, choose_tails, farthest_first
-from gofstream.scan.grid import DEEPEST, UNCERTAIN, ScanGrid, _safe_drift
+from gofstream.scan.grid import DEEPEST, UNCERTAIN, ScanGrid, _SafeDrift, _sum_over
 from gofstream.scan.summary import FORMAT, ScanSummary
 from gofstream.scan.windows import REACH, Bumps, Tails
 
@@ -268,10 +268,17 @@ def test_the_safe_price_averages_to_one_at_most(middle: float) -> None:
     ratios = np.empty(3000)
     for k in range(3000):
         reference, x = rng.random(size=(rows, 1)), rng.random(size=(expected, 1))
-        price = _safe_drift(
-            [window], reference, np.full((1, 1), alpha), np.full(1, middle), float(expected)
+        chosen = np.insert(reference, [0, 7, 7], 0.5, axis=0)
+        price = _SafeDrift(
+            np.full((1, 1), alpha),
+            np.full(1, middle),
+            float(expected),
+            len(chosen),
+            without=np.array([9, 0, 8]),
         )
-        ratios[k] = np.exp(np.log1p(alpha * window.inside(x).k).sum() - expected * price.item())
+        _sum_over([window], chosen, np.arange(len(chosen)), price)
+        gained = np.log1p(alpha * window.inside(x).k).sum()
+        ratios[k] = np.exp(gained - expected * price.drift.item())
     inner = alpha / (1 + alpha * middle)
     off = mean - middle
     wanted = (1 + inner * off) ** expected * (1 - inner * expected / rows * off) ** rows
@@ -282,14 +289,10 @@ def test_the_safe_price_averages_to_one_at_most(middle: float) -> None:
 
 def test_what_the_reference_cannot_carry_has_no_price() -> None:
     """An alternative whose factor could reach zero on a row is left out of the e-value."""
-    price = _safe_drift(
-        [Bumps(np.array([[0.5]]), 0.1)],
-        np.full((10, 1), 0.5),
-        np.array([[0.9], [1.1]]),
-        np.zeros(1),
-        10.0,
-    )
-    assert np.isfinite(price).ravel().tolist() == [True, False]
+    alpha, none = np.array([[0.9], [1.1]]), np.empty(0, np.int64)
+    price = _SafeDrift(alpha, np.zeros(1), 10.0, 10, without=none)
+    _sum_over([Bumps(np.array([[0.5]]), 0.1)], np.full((10, 1), 0.5), np.arange(10), price)
+    assert np.isfinite(price.drift).ravel().tolist() == [True, False]
 
 
 def test_beyond_its_exposure_an_e_value_is_refused() -> None:

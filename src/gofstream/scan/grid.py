@@ -6,21 +6,25 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.ratio.arrays import Points
 from gofstream.scan.choose import choose_bumps, choose_tails
-from gofstream.scan.windows import Bumps, Indices, Tails
+from gofstream.scan.windows import Bumps, Indices, Inside, Tails
 
 Floats = NDArray[np.float64]
 
 #: Counts up whenever the same reference and seed give other numbers than before.
-RULE = 1
+RULE = 3
 #: Rows that windows and strengths are chosen from: this part of the reference, but no more than so
 #: many. The others say what an alternative costs.
 PART, ROWS = 5, 20_000
+#: So many rows of the reference are looked at for each event expected, and no less than so many
+#: in all: their error then is at most a tenth of what ℓ varies by, where a window holds an event.
+PER_EVENT, FEWEST = 200, 100_000
 #: Strengths of excess and deficit: s = g (1 + √b) signal events where a window holds b.
 EXCESS, DEFICIT = (1.5, 2.4, 3.8, 6.1, 9.8), (-1.5, -2.4, -3.8)
 #: No alternative takes away more than this part of the reference.
@@ -29,6 +33,8 @@ DEEPEST = -0.9
 UNCERTAIN = 3.0
 #: Events looked at together, so that their pairs with windows fill no more than some megabytes.
 SLAB = 8192
+#: Bytes of all arrays that hold something for a pair of event and window, at their most.
+PAIR = 80
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,7 +54,7 @@ class ScanGrid:
     content : (W,) part of the reference in each window.
     expected : N(R) of all data that will be looked at.
     shape_only : whether the number of events is left out of the test.
-    rows : N_R.
+    rows : of the reference, that say what an alternative costs.
     features : D.
     """
 
@@ -66,7 +72,7 @@ class ScanGrid:
     @classmethod
     def choose(
         cls,
-        reference: Floats,
+        reference: Points,
         expected: float,
         rng: np.random.Generator,
         *,
@@ -91,34 +97,35 @@ class ScanGrid:
         >>> grid.alpha.shape == (8, grid.size)
         True
         """
-        counted = np.arange(len(reference)) if share is None else np.flatnonzero(share > 0)
-        order = rng.permutation(counted)
-        own, others = np.split(order, [max(1, min(len(order) // PART, ROWS))])
-        windows: tuple[Bumps | Tails, ...] = (
-            *choose_bumps(reference[own]),
-            choose_tails(reference[own]),
-        )
-        chosen = _Moments.of(windows, reference[own], None if share is None else share[own])
-        effective = len(order) if share is None else 1 / float(np.sum(share**2))
+        used = np.arange(len(reference)) if share is None else np.flatnonzero(share)
+        if len(used) > (enough := max(FEWEST, int(PER_EVENT * expected))):
+            used = np.sort(rng.choice(used, size=enough, replace=False))
+        share = None if share is None else share[used]
+        own = rng.choice(len(used), size=max(1, min(len(used) // PART, ROWS)), replace=False)
+        part = reference[used[own]]
+        windows: tuple[Bumps | Tails, ...] = (*choose_bumps(part), choose_tails(part))
+        chosen = _Moments(windows, len(part), None if share is None else share[own])
+        _sum_over(windows, reference, used[own], chosen)
+        effective = len(used) if share is None else float(share.sum() ** 2 / np.sum(share**2))
         alpha = _strengths(chosen, expected)
         error = np.abs(alpha) * expected * np.sqrt(chosen.second / effective)
         weak = np.array([g in (EXCESS[0], DEFICIT[0]) for g in (*EXCESS, *DEFICIT)])
-        whole = _Moments.of(windows, reference, share)
-        drift = np.log1p(alpha * whole.mean) if shape_only else alpha * whole.mean
-        safe = None
+        whole, safe = _Moments(windows, len(used), share), None
         if share is None:
             middle = chosen.mean if shape_only else np.zeros(chosen.mean.shape)
-            safe = _safe_drift(windows, reference[others], alpha, middle, expected)
+            safe = _SafeDrift(alpha, middle, expected, len(used), without=own)
+        _sum_over(windows, reference, used, *filter(None, (whole, safe)))
+        drift = np.log1p(alpha * whole.mean) if shape_only else alpha * whole.mean
         return cls(
             windows=windows,
             alpha=alpha,
             log_weight=_log_weight(windows, (error <= UNCERTAIN) | weak[:, None]),
             drift=drift,
-            safe_drift=safe,
+            safe_drift=None if safe is None else safe.drift,
             content=whole.content,
             expected=expected,
             shape_only=shape_only,
-            rows=len(order),
+            rows=len(used),
             features=reference.shape[1],
         )
 
@@ -128,6 +135,19 @@ class ScanGrid:
         return len(self.content)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays; a summary takes about a quarter."""
+        own = 0 if self.safe_drift is None else self.safe_drift.nbytes
+        windows = sum(len(each.to_bytes()) for each in self.windows)
+        return 3 * self.alpha.nbytes + self.content.nbytes + own + windows
+
+    @property
+    def work_bytes(self) -> int:
+        """Bytes that `look` takes, about: the pairs of a slab with windows of one width."""
+        touched = max(float(self.content[part].sum()) for part in self.parts)
+        return int(SLAB * touched * PAIR) + 2 * self.alpha.nbytes
+
+    @property
     def parts(self) -> list[slice]:
         """Which windows belong to each entry of ``windows``."""
         return _parts(self.windows)
@@ -135,7 +155,8 @@ class ScanGrid:
     def look(self, x: Floats) -> tuple[Floats, Indices]:
         """Look at scaled events: Σ log(1 + α k) as (S, W), and how many lie in each window."""
         sums, inside = np.zeros(self.alpha.shape), np.zeros(self.size, dtype=np.int64)
-        for events in _slabs(x):
+        for where in _slabs(len(x)):
+            events = x[where]
             for windows, part in zip(self.windows, self.parts, strict=True):
                 found = windows.inside(events)
                 sums[:, part] += found.log_sums(self.alpha[:, part])
@@ -163,29 +184,56 @@ class ScanGrid:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class _Sums(Protocol):
+    """What is summed over rows and the windows they lie in."""
+
+    def take(self, where: slice, part: slice, inside: Inside) -> None:
+        """Add the pairs of rows at some places with the windows of one part."""
+        ...
+
+
+def _sum_over(
+    windows: Sequence[Bumps | Tails], points: Points, rows: Indices, *sums: _Sums
+) -> None:
+    """Go through some rows once, for all sums: to find the pairs takes longest."""
+    for where in _slabs(len(rows)):
+        slab = points[rows[where]]
+        for each, part in zip(windows, _parts(windows), strict=True):
+            inside = each.inside(slab)
+            for one in sums:
+                one.take(where, part, inside)
+
+
 class _Moments:
     """What windows hold of some rows: means of k and k², and the part of the rows inside."""
 
-    mean: Floats
-    second: Floats
-    content: Floats
+    def __init__(
+        self, windows: Sequence[Bumps | Tails], rows: int, share: Floats | None = None
+    ) -> None:
+        self._share = share
+        self._total = rows if share is None else float(share.sum())
+        self._sums = np.zeros((3, sum(map(len, windows))))
 
-    @classmethod
-    def of(cls, windows: Sequence[Bumps | Tails], rows: Floats, share: Floats | None) -> _Moments:
-        weights = np.ones(len(rows)) if share is None else share
-        parts, start = _parts(windows), 0
-        found = np.zeros((3, parts[-1].stop))
-        for slab in _slabs(rows):
-            own = weights[start : start + len(slab)]
-            start += len(slab)
-            for each, part in zip(windows, parts, strict=True):
-                inside = each.inside(slab)
-                value = own[inside.rows]
-                for power in range(3):
-                    found[power, part] += inside.summed(value * inside.k**power)
-        content, mean, second = found / weights.sum()
-        return cls(mean, second, content)
+    def take(self, where: slice, part: slice, inside: Inside) -> None:
+        """Add the powers of k."""
+        value = 1.0 if self._share is None else self._share[where][inside.rows]
+        for power in range(3):
+            self._sums[power, part] += inside.summed(value * inside.k**power)
+
+    @property
+    def content(self) -> Floats:
+        """(W,) part of the rows in each window."""
+        return np.asarray(self._sums[0] / self._total)
+
+    @property
+    def mean(self) -> Floats:
+        """(W,) mean of k."""
+        return np.asarray(self._sums[1] / self._total)
+
+    @property
+    def second(self) -> Floats:
+        """(W,) mean of k²."""
+        return np.asarray(self._sums[2] / self._total)
 
 
 def _parts(windows: Sequence[Bumps | Tails]) -> list[slice]:
@@ -193,9 +241,8 @@ def _parts(windows: Sequence[Bumps | Tails]) -> list[slice]:
     return [slice(end - len(each), end) for each, end in zip(windows, ends, strict=True)]
 
 
-def _slabs(x: Floats) -> Iterator[Floats]:
-    for start in range(0, len(x), SLAB):
-        yield x[start : start + SLAB]
+def _slabs(rows: int) -> Iterator[slice]:
+    return (slice(start, min(start + SLAB, rows)) for start in range(0, rows, SLAB))
 
 
 def _strengths(found: _Moments, expected: float) -> Floats:
@@ -215,31 +262,39 @@ def _log_weight(windows: Sequence[Bumps | Tails], kept: NDArray[np.bool_]) -> Fl
         return np.log(weight)
 
 
-def _safe_drift(
-    windows: Sequence[Bumps | Tails],
-    rows: Floats,
-    alpha: Floats,
-    middle: Floats,
-    expected: float,
-) -> Floats:
-    """Find what ℓ must lose per expected event, for e^ℓ to average to one over references too.
+class _SafeDrift:
+    """What ℓ must lose per expected event, for e^ℓ to average to one over references too.
 
     With h = k - m (m is zero where the rate is known), Π_D (1 + α h) Π_R (1 - β h) has mean one at
     most over data and reference if β = α N(R) / N_R, whatever the mean of h: the first factor has
     the mean e^{N(R) α E[h]} and the second e^{-N_R β E[h]}, or less if numbers of events are fixed.
     Written in k instead, the first is Π_D (1 + α k) / (1 + α m)^N with another α. An alternative
     for which a factor of a row could be zero or less has no such price: it costs infinitely much.
+    Rows that windows and α were chosen from are left out (``without``): given these, the others
+    must still be independent of all that was chosen.
     """
-    inner = alpha / (1 + alpha * middle)
-    beta = inner * expected / len(rows)
-    around = 1 + beta * middle
-    outer = beta / around
-    possible = (around > 0) & (outer < 1)
-    outer, around = np.where(possible, outer, 0.0), np.where(possible, around, 1.0)
-    gained = np.zeros(alpha.shape)
-    for slab in _slabs(rows):
-        for each, part in zip(windows, _parts(windows), strict=True):
-            gained[:, part] += each.inside(slab).log_sums(-outer[:, part])
-    gained += len(rows) * np.log(around)
-    cost = np.log1p(alpha * middle) - gained / expected
-    return np.where(possible, cost, np.inf)
+
+    def __init__(
+        self, alpha: Floats, middle: Floats, expected: float, rows: int, *, without: Indices
+    ) -> None:
+        self._counts = np.ones(rows, dtype=np.bool_)
+        self._counts[without] = False
+        self._expected = expected
+        self._rows = rows - len(without)
+        self._start = np.log1p(alpha * middle)
+        beta = alpha / (1 + alpha * middle) * expected / self._rows
+        around = 1 + beta * middle
+        self._possible = (around > 0) & (beta / around < 1)
+        self._outer = np.where(self._possible, beta / around, 0.0)
+        self._gained = self._rows * np.log(np.where(self._possible, around, 1.0))
+
+    def take(self, where: slice, part: slice, inside: Inside) -> None:
+        """Add log(1 - β h), up to what all rows have in common."""
+        k = inside.k * self._counts[where][inside.rows]
+        self._gained[:, part] += inside._replace(k=k).log_sums(-self._outer[:, part])
+
+    @property
+    def drift(self) -> Floats:
+        """(S, W) the price of each alternative."""
+        cost = self._start - self._gained / self._expected
+        return np.where(self._possible, cost, np.inf)

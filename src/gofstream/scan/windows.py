@@ -3,8 +3,8 @@
 A bump is a Gaussian around a centre, cut off at three widths: that is its definition, not an
 approximation, since its mean over the reference is taken of the same function. A tail is everything
 beyond an edge, along one feature or away from the origin: it reaches where the reference has too
-few rows for a bump. Either kind is zero for most events, so only pairs (event, window) that touch
-are ever made.
+few rows for a bump. Most are zero for most events, so only pairs (event, window) that touch are
+ever kept.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
+from scipy.spatial.distance import cdist
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 #: A bump ends at this many widths, where it has fallen to 0.011.
 REACH = 3.0
+#: Where events lie in more than this part of the bumps, as the first few tell, it is faster to take
+#: all distances than to ask a tree: from so many centres at a time, which the cache holds.
+CROWDED, PILOT, TOGETHER = 0.03, 50, 16
 
 
 class Inside(NamedTuple):
@@ -156,11 +160,29 @@ def _neighbours(x: Floats, centres: Floats, radius: float) -> tuple[Indices, Flo
         counts = np.searchsorted(line, points + radius, side="right") - first
         places = _stretches(first, counts)
         return order[places], (line[places] - np.repeat(points, counts)) ** 2, counts
+    if _share_within(x[:PILOT], centres, radius) > CROWDED:
+        found = [
+            _measured(x, centres[first : first + TOGETHER], radius)
+            for first in range(0, len(centres), TOGETHER)
+        ]
+        rows, squared, counts = (np.concatenate(part) for part in zip(*found, strict=True))
+        return rows, squared, counts
     pairs = KDTree(centres).sparse_distance_matrix(KDTree(x), radius, output_type="ndarray")
     # Few windows have small numbers, which numpy sorts in linear time.
     order = np.argsort(pairs["i"].astype(np.min_scalar_type(len(centres))), kind="stable")
     counts = np.bincount(pairs["i"], minlength=len(centres))
     return pairs["j"][order], pairs["v"][order] ** 2, counts
+
+
+def _measured(x: Floats, centres: Floats, radius: float) -> tuple[Indices, Floats, Indices]:
+    """Take all distances between events and a few centres."""
+    squared = cdist(centres, x, "sqeuclidean")
+    near = squared <= radius**2
+    return np.nonzero(near)[1], squared[near], np.count_nonzero(near, axis=1)
+
+
+def _share_within(x: Floats, centres: Floats, radius: float) -> float:
+    return float(np.mean(cdist(centres, x, "sqeuclidean") <= radius**2)) if len(x) else 0.0
 
 
 def _stretches(first: Indices, counts: Indices) -> Indices:

@@ -31,6 +31,7 @@ from gofstream.ratio.features import (
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import fit_bytes, rows_fit
 from gofstream.sample import Sample
+from gofstream.scan.grid import ScanGrid
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
 from gofstream.toys.plan import statistics_of, toys_in_a_block
@@ -101,6 +102,7 @@ class Forecast:
     ----------
     widths : by width.
     toys_per_block, blocks : at each width.
+    grid_seconds, scan_seconds : the same for the scan: its grid, and one block.
     seconds : in all.
     memory : bytes of each process.
     disk : bytes of the null file.
@@ -110,6 +112,8 @@ class Forecast:
     widths: tuple[AtWidth, ...]
     toys_per_block: int
     blocks: int
+    grid_seconds: float
+    scan_seconds: float
     seconds: float
     memory: int
     disk: int
@@ -148,14 +152,20 @@ def forecast(
     progress(len(found), len(found))
     blocks = -(-wanted.toys // together)
     rounds = -(-blocks // wanted.workers)
+    columns = len(STATISTICS) * len(found) + 1  # the scan has no width
+    grid_seconds, scan_seconds = _scan(wanted, learner.reference[:], together)
     return Forecast(
         wanted=wanted,
         widths=tuple(found),
         toys_per_block=together,
         blocks=blocks,
-        seconds=sum(w.prepare_seconds + rounds * w.block_seconds for w in found),
+        grid_seconds=grid_seconds,
+        scan_seconds=scan_seconds,
+        seconds=sum(w.prepare_seconds + rounds * w.block_seconds for w in found)
+        + grid_seconds
+        + rounds * scan_seconds,
         memory=max(w.memory for w in found),
-        disk=int(1.1 * 8 * blocks * together * len(STATISTICS) * len(found) * wanted.batches),
+        disk=int(1.1 * 8 * blocks * together * columns * wanted.batches),
     )
 
 
@@ -241,6 +251,19 @@ def _features(
         spent = time.perf_counter() - begun
         rest.append(max(0.0, spent - gram_seconds * min(size, most)))
     return made, gram_seconds * min(rows, most) + _drawn_out(trials, rest, rows)
+
+
+def _scan(wanted: Wanted, reference: Floats, together: int) -> tuple[float, float]:
+    """Time a grid and a scan; both grow with the events alone, and need no second trial."""
+    rng, events = np.random.default_rng(together), int(together * wanted.expected)
+    begun = time.perf_counter()
+    grid = ScanGrid.choose(reference, wanted.expected, rng)
+    chosen = time.perf_counter() - begun
+    looked_at = rng.normal(size=(min(events, len(reference)), wanted.dims))
+    begun = time.perf_counter()
+    grid.look(looked_at)
+    looked = time.perf_counter() - begun
+    return chosen * wanted.n_reference / len(reference), looked * events / len(looked_at)
 
 
 def _block(
