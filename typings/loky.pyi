@@ -1,8 +1,11 @@
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
+from multiprocessing.process import BaseProcess
 from typing import Self
 
 class ProcessPoolExecutor(Executor):
+    _processes: dict[int, BaseProcess]
+
     def __init__(
         self,
         max_workers: int | None = ...,
@@ -11,7 +14,3 @@ class ProcessPoolExecutor(Executor):
         initializer: Callable[[], None] | None = ...,
     ) -> None: ...
     def __enter__(self) -> Self: ...
-    # cancel_futures is the base class's; loky does not take it.
-    def shutdown(
-        self, wait: bool = ..., *, cancel_futures: bool = ..., kill_workers: bool = ...
-    ) -> None: ...

@@ -68,8 +68,10 @@ def process_workers(count: int | None = None) -> Iterator[Executor]:
         try:
             yield executor
         except BaseException:
-            # What they are at is lost: whoever pressed Ctrl-C need not wait for it.
-            executor.shutdown(kill_workers=True)
+            # What they are at is lost: whoever pressed Ctrl-C need not wait for it. (loky's own
+            # `kill_workers` stumbles over tasks that were cancelled, and waits after all.)
+            for worker in list(executor._processes.values()):
+                worker.terminate()
             raise
 
 

@@ -13,6 +13,9 @@ from gofstream.datasets.cmsl1.generator import generate
 from gofstream.datasets.cmsl1.processes import MIXTURE, PROCESS
 from gofstream.datasets.parts import Columns, Progress, Shelf, one_after_another
 
+#: A data set has some hundred signal events at most: more to draw them from would change nothing.
+SIGNAL_EVENTS = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -53,7 +56,8 @@ def make(
     seed
         With the number of a part, the seed of its collisions.
     events
-        How many to make of the Standard Model, in the shares of `MIXTURE`; a tenth of each signal.
+        How many to make of the Standard Model, in the shares of `MIXTURE`; of each signal a tenth,
+        and at most `SIGNAL_EVENTS`.
     executor
         Who works, best `gofstream.process_workers`; by default all is done in this process.
     progress
@@ -97,7 +101,7 @@ def plan_parts(events: int) -> dict[str, list[Part]]:
     wanted = {"sm": standard}
     for name, process in PROCESS.items():
         if process.is_signal:
-            wanted[name] = {name: max(1, events // 10)}
+            wanted[name] = {name: max(1, min(events // 10, SIGNAL_EVENTS))}
     return {
         sample: [
             Part(sample, process, number, min(size, count - number * size))
