@@ -21,6 +21,7 @@ from gofstream.stream.reader import Reader
 from gofstream.stream.rows import EPOCH_SCAN, EVIDENCE, RUN_SCAN, Entry, Statistic
 from gofstream.stream.store import Store
 from gofstream.stream.verify import verify
+from scans import dense
 from streams import EPOCH, NOMINAL, Offer, batch, grid, learner, offer, offers, opened, scanned
 
 Floats = NDArray[np.float64]
@@ -38,19 +39,9 @@ def by_definition(own: ScanGrid, given: list[Offer], drift: Floats | None) -> fl
     events = np.concatenate([o.sample.values for o in given if o.sample is not None])
     x = learner().scaling.apply(Sample.from_array(events))
     expected = sum(NOMINAL if o.expected is None else o.expected for o in given)
-    ratios = []
-    for windows, part in zip(own.windows, own.parts, strict=True):
-        for j, window in enumerate(range(part.start, part.stop)):
-            k = np.zeros(len(x))
-            found = windows.inside(x)
-            start = int(found.counts[:j].sum())
-            stretch = slice(start, start + int(found.counts[j]))
-            k[found.rows[stretch]] = found.k[stretch]
-            for s in range(len(own.alpha)):
-                price = expected * drift[s, window]
-                weight = own.log_weight[s, window]
-                ratios.append(np.log1p(own.alpha[s, window] * k).sum() - price + weight)
-    return float(logsumexp([r for r in ratios if np.isfinite(r)]))
+    gained = np.array([np.log1p(alpha * dense(own.windows, x)).sum(axis=0) for alpha in own.alpha])
+    ratios = gained - expected * drift + own.log_weight
+    return float(logsumexp(ratios[np.isfinite(ratios)]))
 
 
 def test_statistics_equal_the_definition(path: Path) -> None:

@@ -55,7 +55,7 @@ def choose_bumps(rows: Floats) -> Iterator[Bumps]:
     order, apart = farthest_first(rows, SPREAD)
     # How wide a bump around each row has to be, to have enough others in it.
     away, _ = KDTree(rows).query(rows, [min(LEAST + 1, len(rows))])
-    fits = away[:, 0] / REACH
+    fits = np.asarray(away)[:, 0] / REACH
     for step in range(int(np.log2(wide / (FINEST * narrow))) + 1):
         width = float(wide / 2**step)
         content = max(float(np.mean(distances <= REACH * width)), 1 / len(distances))
@@ -65,7 +65,8 @@ def choose_bumps(rows: Floats) -> Iterator[Bumps]:
             dense = np.flatnonzero(fits[:SPREAD] <= width)
             spread = np.unique(np.concatenate([spread[: most // 2], dense[: most - most // 2]]))
         if len(spread):
-            yield Bumps(rows[spread], width)
+            # In order: on a line, places that rise are looked up in half the time.
+            yield Bumps(rows[spread[np.argsort(rows[spread, 0])]], width)
 
 
 def farthest_first(rows: Floats, most: int) -> tuple[Indices, Floats]:

@@ -6,19 +6,19 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.ratio.arrays import Points
 from gofstream.scan.choose import choose_bumps, choose_tails
-from gofstream.scan.windows import Bumps, Indices, Inside, Tails
+from gofstream.scan.windows import TOGETHER, Bumps, Indices, Tails
 
 Floats = NDArray[np.float64]
 
 #: Counts up whenever the same reference and seed give other numbers than before.
-RULE = 3
+RULE = 4
 #: Rows that windows and strengths are chosen from: this part of the reference, but no more than so
 #: many. The others say what an alternative costs.
 PART, ROWS = 5, 20_000
@@ -36,17 +36,21 @@ SLAB = 8192
 #: Bytes of all arrays that hold something for a pair of event and window, at their most.
 PAIR = 80
 
+Windows = Sequence[Bumps | Tails]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScanGrid:
     """Alternatives with one window each, fixed before any data. Make one with `ScanGrid.choose`.
 
-    With W windows of S strengths each, all arrays end in (W,) or are (S, W).
+    With W windows of L rings and S strengths each, all arrays end in W.
 
     Attributes
     ----------
     windows : bumps by width, widest first, and then tails.
+    levels : (L, W) the value of k in each ring of a window.
     alpha : (S, W) α: how much more than the reference, where k = 1.
+    gain : (S, L, W) log(1 + α k), what an event in a ring adds to ℓ.
     log_weight : (S, W) what an alternative weighs in the mixture; -∞ if it is dropped.
     drift : (S, W) what ℓ loses for each event that is expected.
     safe_drift : (S, W) the same with the uncertainty of a finite reference paid for; None for a
@@ -59,7 +63,9 @@ class ScanGrid:
     """
 
     windows: tuple[Bumps | Tails, ...]
+    levels: Floats
     alpha: Floats
+    gain: Floats
     log_weight: Floats
     drift: Floats
     safe_drift: Floats | None
@@ -104,24 +110,27 @@ class ScanGrid:
         own = rng.choice(len(used), size=max(1, min(len(used) // PART, ROWS)), replace=False)
         part = reference[used[own]]
         windows: tuple[Bumps | Tails, ...] = (*choose_bumps(part), choose_tails(part))
-        chosen = _Moments(windows, len(part), None if share is None else share[own])
-        _sum_over(windows, reference, used[own], chosen)
+        own_share = None if share is None else share[own]
+        chosen = _Known.of(windows, reference, used[own], own_share)
+        whole = _Known.of(windows, reference, used, share)
         effective = len(used) if share is None else float(share.sum() ** 2 / np.sum(share**2))
         alpha = _strengths(chosen, expected)
         error = np.abs(alpha) * expected * np.sqrt(chosen.second / effective)
         weak = np.array([g in (EXCESS[0], DEFICIT[0]) for g in (*EXCESS, *DEFICIT)])
-        whole, safe = _Moments(windows, len(used), share), None
+        safe = None
         if share is None:
+            # Rows that windows and α were chosen from are left out: given these, the others are
+            # still independent of all that was chosen.
             middle = chosen.mean if shape_only else np.zeros(chosen.mean.shape)
-            safe = _SafeDrift(alpha, middle, expected, len(used), without=own)
-        _sum_over(windows, reference, used, *filter(None, (whole, safe)))
-        drift = np.log1p(alpha * whole.mean) if shape_only else alpha * whole.mean
+            safe = _safe_drift(alpha, middle, expected, whole.without(chosen))
         return cls(
             windows=windows,
+            levels=whole.levels,
             alpha=alpha,
+            gain=_gain(alpha, whole.levels),
             log_weight=_log_weight(windows, (error <= UNCERTAIN) | weak[:, None]),
-            drift=drift,
-            safe_drift=None if safe is None else safe.drift,
+            drift=np.log1p(alpha * whole.mean) if shape_only else alpha * whole.mean,
+            safe_drift=safe,
             content=whole.content,
             expected=expected,
             shape_only=shape_only,
@@ -136,32 +145,32 @@ class ScanGrid:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays; a summary takes about a quarter."""
+        """Bytes of all arrays, about; a summary takes less than a tenth."""
         own = 0 if self.safe_drift is None else self.safe_drift.nbytes
         windows = sum(len(each.to_bytes()) for each in self.windows)
-        return 3 * self.alpha.nbytes + self.content.nbytes + own + windows
+        return 3 * self.alpha.nbytes + self.gain.nbytes + 2 * self.levels.nbytes + own + windows
 
     @property
     def work_bytes(self) -> int:
-        """Bytes that `look` takes, about: the pairs of a slab with windows of one width."""
-        touched = max(float(self.content[part].sum()) for part in self.parts)
-        return int(SLAB * touched * PAIR) + 2 * self.alpha.nbytes
+        """Bytes that `count` takes, about: distances, or the pairs of a slab with one width."""
+        touched = max(float(self.content[part].sum()) for part in _parts(self.windows))
+        return int(max(TOGETHER, SLAB * touched) * PAIR) + 2 * self.alpha.nbytes
 
     @property
     def parts(self) -> list[slice]:
         """Which windows belong to each entry of ``windows``."""
         return _parts(self.windows)
 
-    def look(self, x: Floats) -> tuple[Floats, Indices]:
-        """Look at scaled events: Σ log(1 + α k) as (S, W), and how many lie in each window."""
-        sums, inside = np.zeros(self.alpha.shape), np.zeros(self.size, dtype=np.int64)
+    def count(self, x: Floats) -> Indices:
+        """Count scaled events in every ring of every window: (L, W)."""
+        found = np.zeros(self.levels.shape)
         for where in _slabs(len(x)):
-            events = x[where]
-            for windows, part in zip(self.windows, self.parts, strict=True):
-                found = windows.inside(events)
-                sums[:, part] += found.log_sums(self.alpha[:, part])
-                inside[part] += found.counts
-        return sums, inside
+            found += _count(self.windows, x[where])
+        return found.astype(np.int64)
+
+    def sums(self, counts: Indices) -> Floats:
+        """Σ log(1 + α k) over events, given how many there are in each ring: (S, W)."""
+        return _summed(self.gain, counts.astype(np.float64))
 
     def about(self) -> dict[str, Any]:
         """Describe what decides every number, for files, and to tell grids apart."""
@@ -184,59 +193,56 @@ class ScanGrid:
         return digest.hexdigest()
 
 
-class _Sums(Protocol):
-    """What is summed over rows and the windows they lie in."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """How some rows lie in the rings.
 
-    def take(self, where: slice, part: slice, inside: Inside) -> None:
-        """Add the pairs of rows at some places with the windows of one part."""
-        ...
+    Attributes
+    ----------
+    levels : (L, W) k in each ring.
+    counts : (L, W) rows there, or their weight.
+    total : all rows, or their weight.
+    """
 
+    levels: Floats
+    counts: Floats
+    total: float
 
-def _sum_over(
-    windows: Sequence[Bumps | Tails], points: Points, rows: Indices, *sums: _Sums
-) -> None:
-    """Go through some rows once, for all sums: to find the pairs takes longest."""
-    for where in _slabs(len(rows)):
-        slab = points[rows[where]]
-        for each, part in zip(windows, _parts(windows), strict=True):
-            inside = each.inside(slab)
-            for one in sums:
-                one.take(where, part, inside)
+    @classmethod
+    def of(cls, windows: Windows, points: Points, rows: Indices, share: Floats | None) -> _Known:
+        """Count some rows."""
+        levels = np.repeat([each.levels for each in windows], [*map(len, windows)], axis=0).T
+        counts = np.zeros(levels.shape)
+        for where in _slabs(len(rows)):
+            own = None if share is None else share[where]
+            counts += _count(windows, points[rows[where]], own)
+        return cls(levels, counts, float(len(rows) if share is None else share.sum()))
 
-
-class _Moments:
-    """What windows hold of some rows: means of k and k², and the part of the rows inside."""
-
-    def __init__(
-        self, windows: Sequence[Bumps | Tails], rows: int, share: Floats | None = None
-    ) -> None:
-        self._share = share
-        self._total = rows if share is None else float(share.sum())
-        self._sums = np.zeros((3, sum(map(len, windows))))
-
-    def take(self, where: slice, part: slice, inside: Inside) -> None:
-        """Add the powers of k."""
-        value = 1.0 if self._share is None else self._share[where][inside.rows]
-        for power in range(3):
-            self._sums[power, part] += inside.summed(value * inside.k**power)
+    def without(self, some: _Known) -> _Known:
+        """Take away some of the rows."""
+        return _Known(self.levels, self.counts - some.counts, self.total - some.total)
 
     @property
     def content(self) -> Floats:
         """(W,) part of the rows in each window."""
-        return np.asarray(self._sums[0] / self._total)
+        return np.asarray(self.counts.sum(axis=0) / self.total)
 
     @property
     def mean(self) -> Floats:
         """(W,) mean of k."""
-        return np.asarray(self._sums[1] / self._total)
+        return np.asarray(np.sum(self.counts * self.levels, axis=0) / self.total)
 
     @property
     def second(self) -> Floats:
         """(W,) mean of k²."""
-        return np.asarray(self._sums[2] / self._total)
+        return np.asarray(np.sum(self.counts * self.levels**2, axis=0) / self.total)
 
 
-def _parts(windows: Sequence[Bumps | Tails]) -> list[slice]:
+def _count(windows: Windows, x: Floats, weights: Floats | None = None) -> Floats:
+    return np.hstack([each.count(x, weights) for each in windows])
+
+
+def _parts(windows: Windows) -> list[slice]:
     ends = list(accumulate(map(len, windows)))
     return [slice(end - len(each), end) for each, end in zip(windows, ends, strict=True)]
 
@@ -245,14 +251,24 @@ def _slabs(rows: int) -> Iterator[slice]:
     return (slice(start, min(start + SLAB, rows)) for start in range(0, rows, SLAB))
 
 
-def _strengths(found: _Moments, expected: float) -> Floats:
+def _gain(alpha: Floats, levels: Floats) -> Floats:
+    """log(1 + α k) of every strength, ring and window: (S, L, W)."""
+    return np.log1p(alpha[:, None] * levels)
+
+
+def _summed(gain: Floats, counts: Floats) -> Floats:
+    """Add up what all events gain: (S, W)."""
+    return np.asarray(np.einsum("slw,lw->sw", gain, counts))
+
+
+def _strengths(found: _Known, expected: float) -> Floats:
     """α for every strength: enough for g standard deviations, and for g events where b is small."""
     background = expected * found.mean**2 / found.second
     unit = (1 + np.sqrt(background)) / (expected * found.mean)
     return np.maximum(np.array([*EXCESS, *DEFICIT])[:, None] * unit, DEEPEST)
 
 
-def _log_weight(windows: Sequence[Bumps | Tails], kept: NDArray[np.bool_]) -> Floats:
+def _log_weight(windows: Windows, kept: NDArray[np.bool_]) -> Floats:
     """Weigh every width alike, and the tails as one width; within it, every alternative."""
     parts = _parts(windows)
     weight = np.zeros(kept.shape)
@@ -262,39 +278,19 @@ def _log_weight(windows: Sequence[Bumps | Tails], kept: NDArray[np.bool_]) -> Fl
         return np.log(weight)
 
 
-class _SafeDrift:
-    """What ℓ must lose per expected event, for e^ℓ to average to one over references too.
+def _safe_drift(alpha: Floats, middle: Floats, expected: float, held_out: _Known) -> Floats:
+    """Price alternatives, per event expected, so that e^ℓ averages to one over references too.
 
     With h = k - m (m is zero where the rate is known), Π_D (1 + α h) Π_R (1 - β h) has mean one at
     most over data and reference if β = α N(R) / N_R, whatever the mean of h: the first factor has
     the mean e^{N(R) α E[h]} and the second e^{-N_R β E[h]}, or less if numbers of events are fixed.
     Written in k instead, the first is Π_D (1 + α k) / (1 + α m)^N with another α. An alternative
     for which a factor of a row could be zero or less has no such price: it costs infinitely much.
-    Rows that windows and α were chosen from are left out (``without``): given these, the others
-    must still be independent of all that was chosen.
     """
-
-    def __init__(
-        self, alpha: Floats, middle: Floats, expected: float, rows: int, *, without: Indices
-    ) -> None:
-        self._counts = np.ones(rows, dtype=np.bool_)
-        self._counts[without] = False
-        self._expected = expected
-        self._rows = rows - len(without)
-        self._start = np.log1p(alpha * middle)
-        beta = alpha / (1 + alpha * middle) * expected / self._rows
-        around = 1 + beta * middle
-        self._possible = (around > 0) & (beta / around < 1)
-        self._outer = np.where(self._possible, beta / around, 0.0)
-        self._gained = self._rows * np.log(np.where(self._possible, around, 1.0))
-
-    def take(self, where: slice, part: slice, inside: Inside) -> None:
-        """Add log(1 - β h), up to what all rows have in common."""
-        k = inside.k * self._counts[where][inside.rows]
-        self._gained[:, part] += inside._replace(k=k).log_sums(-self._outer[:, part])
-
-    @property
-    def drift(self) -> Floats:
-        """(S, W) the price of each alternative."""
-        cost = self._start - self._gained / self._expected
-        return np.where(self._possible, cost, np.inf)
+    beta = alpha / (1 + alpha * middle) * expected / held_out.total
+    around = 1 + beta * middle
+    possible = (around > 0) & (beta / around < 1)
+    gain = _gain(np.where(possible, -beta / around, 0.0), held_out.levels)
+    gained = _summed(gain, held_out.counts)
+    gained += held_out.total * np.log(np.where(possible, around, 1.0))
+    return np.where(possible, np.log1p(alpha * middle) - gained / expected, np.inf)

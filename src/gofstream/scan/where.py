@@ -122,7 +122,7 @@ def best_windows(summary: ScanSummary, scaling: Scaling) -> tuple[FoundWindow, .
     >>> best.kind, best.places[0].low < 9 < best.places[0].high
     ('excess', True)
     """
-    grid, ratio = summary.grid, summary.log_ratio
+    grid, ratio, inside = summary.grid, summary.log_ratio, summary.inside
     score = ratio + grid.log_weight
     strongest = score.argmax(axis=0)
     found: list[FoundWindow] = []
@@ -141,7 +141,7 @@ def best_windows(summary: ScanSummary, scaling: Scaling) -> tuple[FoundWindow, .
                 kind="excess" if grid.alpha[strength, window] > 0 else "deficit",
                 shape="bump" if isinstance(spot, _Bump) else "tail",
                 places=_places(spot, scaling),
-                observed=int(summary.inside[window]),
+                observed=int(inside[window]),
                 expected=float(summary.exposure * grid.content[window]),
                 signal=float(summary.exposure * (np.expm1(added) if grid.shape_only else added)),
                 t=float(2 * ratio[strength, window]),
@@ -163,7 +163,7 @@ class _Tail:
 
     def reaches(self, point: Floats) -> bool:
         windows = Tails(np.array([self.along]), np.array([self.edge]))
-        return bool(windows.inside(point[None]).counts[0])
+        return bool(windows.count(point[None])[0, 0])
 
 
 def _spot(grid: ScanGrid, window: int) -> _Bump | _Tail:

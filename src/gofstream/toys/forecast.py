@@ -261,7 +261,7 @@ def _scan(wanted: Wanted, reference: Floats, together: int) -> tuple[float, floa
     chosen = time.perf_counter() - begun
     looked_at = rng.normal(size=(min(events, len(reference)), wanted.dims))
     begun = time.perf_counter()
-    grid.look(looked_at)
+    grid.count(looked_at)
     looked = time.perf_counter() - begun
     return chosen * wanted.n_reference / len(reference), looked * events / len(looked_at)
 
