@@ -104,7 +104,7 @@ class ScanGrid:
         True
         """
         used = np.arange(len(reference)) if share is None else np.flatnonzero(share)
-        if len(used) > (enough := max(FEWEST, int(PER_EVENT * expected))):
+        if len(used) > (enough := rows_looked_at(expected)):
             used = np.sort(rng.choice(used, size=enough, replace=False))
         share = None if share is None else share[used]
         own = rng.choice(len(used), size=max(1, min(len(used) // PART, ROWS)), replace=False)
@@ -191,6 +191,11 @@ class ScanGrid:
         for windows in self.windows:
             digest.update(windows.to_bytes())
         return digest.hexdigest()
+
+
+def rows_looked_at(expected: float) -> int:
+    """Say how many rows of a reference are looked at for so many events, at most."""
+    return max(FEWEST, int(PER_EVENT * expected))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -31,15 +31,18 @@ from gofstream.ratio.features import (
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import fit_bytes, rows_fit
 from gofstream.sample import Sample
-from gofstream.scan.grid import ScanGrid
+from gofstream.scan.grid import ScanGrid, rows_looked_at
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
 from gofstream.toys.plan import statistics_of, toys_in_a_block
+from gofstream.toys.scanning import scan_set
 
 Floats = NDArray[np.float64]
 
 #: Reference rows of the smaller trial, at least; the larger one has so many times more.
 ROWS, TIMES = 20_000, 2
+#: Events that are scanned on trial, at most.
+SCANNED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,16 +257,18 @@ def _features(
 
 
 def _scan(wanted: Wanted, reference: Floats, together: int) -> tuple[float, float]:
-    """Time a grid and a scan; both grow with the events alone, and need no second trial."""
-    rng, events = np.random.default_rng(together), int(together * wanted.expected)
+    """Time a grid and the scan of one toy; both grow with the events alone: one trial is enough."""
+    rng = np.random.default_rng(together)
     begun = time.perf_counter()
     grid = ScanGrid.choose(reference, wanted.expected, rng)
-    chosen = time.perf_counter() - begun
-    looked_at = rng.normal(size=(min(events, len(reference)), wanted.dims))
+    chosen = (time.perf_counter() - begun) / grid.rows
+    size = max(1, int(min(wanted.expected, SCANNED) / wanted.batches))
+    toy = [rng.normal(size=(size, wanted.dims)) for _ in range(wanted.batches)]
     begun = time.perf_counter()
-    grid.count(looked_at)
-    looked = time.perf_counter() - begun
-    return chosen * wanted.n_reference / len(reference), looked * events / len(looked_at)
+    scan_set(grid, toy, np.full(wanted.batches, wanted.expected / wanted.batches))
+    looked = (time.perf_counter() - begun) / (size * wanted.batches)
+    rows = min(wanted.n_reference, rows_looked_at(wanted.expected))
+    return chosen * rows, looked * wanted.expected * together
 
 
 def _block(
