@@ -67,7 +67,8 @@ class Shape:
 
 
 #: Points of each law by what is varied, around N_R = 10⁶, D = 5, M = 1000, r = 300 and T = 16 with
-#: rows made; and the paper's cases, the last one with a tenth of its events.
+#: rows made; and the paper's cases, the last one with a tenth of its events and M = 3000
+#: (`benchmarks.scale` has all of it).
 LAWS: dict[str, dict[str, Shape]] = {
     "reference": {str(n): Shape(n) for n in (10**5, 3 * 10**5, 10**6, 3 * 10**6, 10**7)},
     "budget": {str(n): Shape(n, stored=None) for n in (10**5, 3 * 10**5, 10**6, 3 * 10**6, 10**7)},
@@ -89,7 +90,7 @@ LAWS: dict[str, dict[str, Shape]] = {
             ("expo1d", 200_000, 1, 1000, 0.1, True, (1, 32)),
             ("expo1d", 200_000, 1, 1000, 0.7, True, (1, 32)),
             ("dimuon5d", 40_000, 5, DIMUON_CENTRES, 1.9, True, (1, 32)),
-            ("cmsl1", 1_000_000, 24, 10_000, 10.5, False, (20,)),
+            ("cmsl1", 1_000_000, 24, 3000, 10.5, False, (20,)),
         )
         for fits in blocks
     },

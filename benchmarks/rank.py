@@ -85,7 +85,7 @@ def cases() -> list[Case]:
             muons.take(np.sort(order[:40_000])),
             Pool(muons.take(np.sort(order[40_000:]))),
             Pool(dimuon5d.read("zprime300")),
-            3.5,
+            0.4,
             1.9,
         ),
         Case(
@@ -94,7 +94,7 @@ def cases() -> list[Case]:
             cmsl1.varying(training.sample),
             Pool(cmsl1.varying(rest.sample)),
             Pool(cmsl1.varying(cmsl1.read("A4l").sample)),
-            2.0,
+            1.0,
             10.5,
         ),
     ]
@@ -168,8 +168,9 @@ def measure(case: Case, shape: dict[str, Any]) -> dict[str, Any]:
     )
     begun = time.perf_counter()
     with (
-        # Rank up to 200 would be reduced more finely.
+        # Rank up to 200 would be reduced more finely, above 3000 less.
         patch.object(centres, "FINE_RANK", 0),
+        patch.object(centres, "COARSE_RANK", centres.DENSE),
         patch.object(centres, "COARSE", shape["tolerance"]),
         warnings.catch_warnings(),
     ):

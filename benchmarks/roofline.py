@@ -145,8 +145,8 @@ def _words(laws: dict[str, list[Line]]) -> str:
         "| case | fits in a block | rank | rows | flop/byte | Gflop/s | of the roof "
         "| seconds per fit | paper's GPU |\n|---|---|---|---|---|---|---|---|---|\n"
         f"{cases}\n"
-        "CMS-L1-24D has a tenth of the paper's N_R here, and batches of 2000 events; at its full "
-        "size it is timed by `python -m benchmarks scale`.\n"
+        "CMS-L1-24D has a tenth of the paper's N_R here, M = 3000 and batches of 2000 events; at "
+        "its full size it is timed by `python -m benchmarks scale`.\n"
     )
 
 

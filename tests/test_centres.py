@@ -207,6 +207,28 @@ def test_reduction_coarse_tolerance() -> None:
     np.testing.assert_array_equal(centres.points, kept[1e-6].points[: centres.rank])
 
 
+@pytest.mark.parametrize("blocks", [False, True])
+def test_reduction_coarsest_tolerance(blocks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond so many centres those whose residual variance is below 10 λ are dropped."""
+    candidates = np.random.default_rng(7).normal(size=(900, 3))
+    if blocks:
+        monkeypatch.setattr(centres_module, "DENSE", 899)
+        monkeypatch.setattr(centres_module, "BLOCK", 16)
+
+    def rank(penalty: float, first: int) -> int:
+        monkeypatch.setattr(centres_module, "COARSE_RANK", first)
+        return reduce_centres(candidates, 0.8, penalty).rank
+
+    coarsest = rank(1e-2, 900)  # 0.1 of this penalty is 10 times the other
+    assert 250 < coarsest < 400 < rank(1e-4, 900)
+    if blocks:
+        assert rank(1e-4, 250) == pytest.approx(coarsest, rel=0.1)
+        assert 400 <= rank(1e-4, 400) < 400 + 16
+    else:
+        assert rank(1e-4, 250) == coarsest
+        assert rank(1e-4, 400) == 400
+
+
 def test_reduction_drops_duplicates() -> None:
     """A candidate that occurs three times is kept at most once; far ones are all kept."""
     points = np.arange(20.0)[:, None] * 5

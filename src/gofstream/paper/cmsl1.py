@@ -70,11 +70,12 @@ class Size:
         )
 
 
-#: The quick version, on the sample shipped; and the full one, by the ending of its pictures.
+#: The quick version, on the sample shipped; and the full one, by the ending of its pictures, where
+#: M / √N_R is about the paper's 3.
 SMALL = {"": Size(20_000, 2000.0, 1000)}
 LARGE = {
-    "": Size(100_000, 6000.0, 3000),
-    "independent": Size(60_000, 4000.0, 3000, independent=True),
+    "": Size(100_000, 6000.0, 1000),
+    "independent": Size(60_000, 4000.0, 1000, independent=True),
 }
 
 

@@ -20,9 +20,10 @@ Floats = NDArray[np.float64]
 REACH = 3.0
 
 #: Residual variances, in units of λ, at which the reduction stops (see `reduce_centres`).
-FINE, COARSE = 1e-6, 0.1
-#: Models up to this rank are reduced with the fine tolerance only.
-FINE_RANK = 200
+FINE, COARSE, COARSEST = 1e-6, 0.1, 10.0
+#: Models up to the first rank are reduced with the fine tolerance only, up to the second with the
+#: coarse one.
+FINE_RANK, COARSE_RANK = 200, 3000
 #: Up to so many candidates their whole kernel matrix is made; beyond, centres are chosen in blocks
 #: of at most so many.
 DENSE, BLOCK = 10_000, 256
@@ -107,28 +108,30 @@ def reduce_centres(
     precision allows does not settle f.)
 
     A function of norm one costs λN/2 in J, so the residual is compared with λ: small models (rank
-    up to 200) go down to 1e-6 λ, about as far as double precision reaches; beyond that the cost
-    grows with the rank, and pivots below 0.1 λ are dropped.
+    up to 200) go down to 1e-6 λ, about as far as double precision reaches. Beyond that the cost
+    grows with the rank: pivots below 0.1 λ are dropped, and after the first 3000 those below 10 λ.
 
     More than 10 000 candidates are reduced without their kernel matrix, to as many centres as the
-    memory has room for; if more were needed for 0.1 λ, a warning tells what is left.
+    memory has room for; if more were needed, a warning tells what is left.
     """
     size = len(candidates)
     if size > DENSE:
-        return _in_blocks(candidates, width, COARSE * penalty, min(DENSE, _most(size, memory)))
+        return _in_blocks(candidates, width, penalty, min(DENSE, _most(size, memory)))
     kernel = np.asfortranarray(gaussian(candidates, candidates, width))
     floor = 4 * size * float(np.finfo(np.float64).eps)
     factor, pivots, rank, _ = lapack.dpstrf(
         kernel, tol=max(FINE * penalty, floor), lower=1, overwrite_a=1
     )
     residuals = np.diagonal(factor)[:rank] ** 2
-    coarse = int(np.count_nonzero(residuals > COARSE * penalty))
-    rank = max(coarse, min(rank, FINE_RANK))
+    coarse, coarsest = (
+        int(np.count_nonzero(residuals > each * penalty)) for each in (COARSE, COARSEST)
+    )
+    rank = max(min(rank, FINE_RANK), min(coarse, COARSE_RANK), coarsest)
     chol = np.tril(factor[:rank, :rank])
     return Centres(candidates[pivots[:rank] - 1], np.ascontiguousarray(chol))
 
 
-def _in_blocks(candidates: Floats, width: float, tolerance: float, most: int) -> Centres:
+def _in_blocks(candidates: Floats, width: float, penalty: float, most: int) -> Centres:
     """Choose centres without the kernel matrix of all candidates: only the columns of the chosen.
 
     Of the candidates that are represented worst, a block, those are taken that do not represent
@@ -145,9 +148,10 @@ def _in_blocks(candidates: Floats, width: float, tolerance: float, most: int) ->
             kernel -= part[among] @ part[which].T
         return np.asarray(kernel)
 
-    while rank < most:
+    while True:
+        tolerance = (COARSE if rank < COARSE_RANK else COARSEST) * penalty
         worst = np.argsort(-residual, kind="stable")[:BLOCK]
-        if residual[worst[0]] <= tolerance:
+        if rank == most or residual[worst[0]] <= tolerance:
             break
         factor, pivots, count, _ = lapack.dpstrf(
             np.asfortranarray(left(worst, worst)),
