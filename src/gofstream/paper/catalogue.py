@@ -111,7 +111,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "Figure summary-cms-l1",
             "median Z of every strategy for four signals",
             4,
-            50,
+            60,
             cmsl1.summary,
         ),
         Experiment(
