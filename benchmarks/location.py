@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
 import numpy as np
@@ -89,11 +90,10 @@ def run(context: Context) -> None:
             np.testing.assert_allclose(each.t, t[each.toy], rtol=1e-9)
         true = SIGNALS[name].mean
         assert true is not None
-        hits = sum(each.at(true) for each in found)
-        low, high = binomial_interval(hits, len(found)) if found else (0.0, 1.0)
+        share, low, high = often(found, true)
         emit(
             f"location.{name}",
-            hits / max(1, len(found)),
+            share,
             "of toys above three sigma have the true centre within one width of the best window's",
             low=low,
             high=high,
@@ -104,6 +104,13 @@ def run(context: Context) -> None:
         content[name] = {"true": true, "toys": [asdict(each) for each in found]}
     context.out.mkdir(parents=True, exist_ok=True)
     write_whole(context.out / "location.json", json.dumps(content, indent=1) + "\n")
+
+
+def often(found: Sequence[Located], true: float) -> tuple[float, float, float]:
+    """Tell in which share of toys the true centre was found, with its 95 % interval."""
+    hits = sum(each.at(true) for each in found)
+    low, high = binomial_interval(hits, len(found)) if found else (0.0, 1.0)
+    return hits / max(1, len(found)), low, high
 
 
 def locate(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import location, reach
+from benchmarks import location, reach, reach_page
 from numpy.typing import NDArray
 
 from gofstream.datasets import expo1d as data
@@ -111,6 +111,28 @@ def test_a_study_in_miniature(
     for line, name in zip(lines[-3:], location.PEAKS, strict=True):
         hits = sum(location.Located(**each).at(found[name]["true"]) for each in found[name]["toys"])
         assert line["value"] == pytest.approx(hits / 8, rel=1e-3)
+
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- begin power --><!-- end power --><!-- begin location --><!-- end location -->"
+    )
+    reach_page.main(tmp_path, "abc1234", page)
+    written = page.read_text()
+    for row in content["powers"]:
+        if row["test"] == "all + scan":
+            assert f"| {row['signal']} | {row['power at 2 sigma']['value']:.2f} |" in written
+    assert "39 toys without and 8 with each signal, commit abc1234" in written
+    assert "| narrow | 8 | " in written
+    assert written.count("not run yet") == 3
+    assert json.loads((tmp_path / "page" / "location.json").read_text())["commit"] == "abc1234"
+
+
+def test_marks_of_gains() -> None:
+    """Bold beyond three standard deviations; a mark where a loss is not excluded."""
+    difference = {"value": 0.3, "low": 0.2, "high": 0.4}
+    gain = {"difference": difference, "sd": 5.9, "not_inferior": True}
+    assert reach_page._gain(gain) == "**+0.30** (+0.20 to +0.40)"
+    assert reach_page._gain(gain | {"sd": 2.0, "not_inferior": False}).endswith("+0.40) !")
 
 
 def test_a_tail_has_no_centre() -> None:
