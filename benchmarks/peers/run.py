@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 OUT = Path("out")
 #: Toys without a signal, with each signal, and in a chunk.
-TOYS, SIGNAL_TOYS, CHUNK = 200, 60, 10
+TOYS, SIGNAL_TOYS, CHUNK = 200, 40, 10
 
 
 def run(
