@@ -169,9 +169,9 @@ def measure(case: Case, shape: dict[str, Any]) -> dict[str, Any]:
     begun = time.perf_counter()
     with (
         # Rank up to 200 would be reduced more finely, above 3000 less.
-        patch.object(centres, "FINE_RANK", 0),
-        patch.object(centres, "COARSE_RANK", centres.DENSE),
-        patch.object(centres, "COARSE", shape["tolerance"]),
+        patch.multiple(
+            centres, FINE_RANK=0, COARSE=shape["tolerance"], COARSEST=shape["tolerance"]
+        ),
         warnings.catch_warnings(),
     ):
         # With many candidates memory may have room for fewer centres than asked for.
