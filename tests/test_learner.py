@@ -529,3 +529,19 @@ def test_pooled_centres_of_an_evenly_weighted_reference() -> None:
         learner = prepared(reference, settings, seed=5, expected=400.0, data=[data])
         from_data = np.mean(learner.candidates > 5)
         assert from_data == pytest.approx(400 / 3400, abs=0.045)
+
+
+def test_files_of_large_models_know_their_reduction() -> None:
+    """Models beyond the first 3000 candidates were reduced otherwise, once; others were not."""
+    x = np.random.default_rng(1).normal(size=(4000, 1))
+    small, large = (
+        Learner.prepare(
+            Sample.from_array(x),
+            Settings(n_centres=count, widths=(1.0,)),
+            expected=100.0,
+            rng=np.random.default_rng(1),
+        ).about()["centres"]
+        for count in (3000, 3001)
+    )
+    assert len(small) == 64
+    assert large[64:] == ", 10 λ"

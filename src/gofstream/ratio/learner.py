@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 
 from gofstream.checks import check_data, check_reference
 from gofstream.errors import InputError, refuse_beyond
-from gofstream.ratio.centres import covering_centres, default_count, draw_candidates
+from gofstream.ratio.centres import (
+    COARSE_RANK,
+    COARSEST,
+    covering_centres,
+    default_count,
+    draw_candidates,
+)
 from gofstream.ratio.devices import place
 from gofstream.ratio.features import Features, prepare, refuse_candidates
 from gofstream.ratio.model import LogRatio, LogRatios
@@ -136,11 +142,13 @@ class Learner:
     def about(self) -> dict[str, Any]:
         """Describe everything that decides what is learnt, for files that depend on it."""
         centres = hashlib.sha256(self.candidates.tobytes()).hexdigest()
+        # Models so large were reduced less, once: files of then do not fit those of now.
+        rule = f", {COARSEST:g} λ" if len(self.candidates) > COARSE_RANK else ""
         return {
             "reference": self.digest,
             # These change last digits at most: rows are stored or made as needed, here or there.
             "settings": self.settings.model_dump(mode="json", exclude={"memory", "device"}),
-            "centres": "anew for every data set" if self.waiting else centres,
+            "centres": ("anew for every data set" if self.waiting else centres) + rule,
             "penalty": self.penalty,
             "widths": list(self.widths),
             "nominal_expected": self.expected,
