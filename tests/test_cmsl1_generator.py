@@ -301,8 +301,11 @@ def test_parts_are_fixed_and_keep_the_mixture():
     for name, share in MIXTURE.items():
         size = sum(part.size for part in plan["sm"] if part.process == name)
         assert size == pytest.approx(share * 100_000, abs=2)
+    large, small = plan_parts(300_000), plan_parts(500)
     for name in SIGNALS:
         assert sum(part.size for part in plan[name]) == 10_000
+        assert sum(part.size for part in large[name]) == 10_000
+        assert sum(part.size for part in small[name]) == 50
     assert all(
         0 < part.size <= PROCESS[part.process].events_per_part
         for parts in plan.values()
