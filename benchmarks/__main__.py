@@ -1,7 +1,7 @@
 """Run all benchmarks, or those whose names are given.
 
-They are expo1d, dimuon5d, reduction, farm, growth, plan, stream and serve; and stream10k, scale,
-at_scale, rank, peers-expo1d and peers-dimuon5d, only when they are named.
+They are expo1d, dimuon5d, reduction, scan, farm, growth, plan, stream and serve; and stream10k,
+scale, at_scale, rank, peers-expo1d and peers-dimuon5d, only when they are named.
 """
 
 from __future__ import annotations
@@ -10,7 +10,19 @@ import sys
 
 from threadpoolctl import threadpool_limits
 
-from benchmarks import at_scale, farm, fits, growth, plan, rank, reduction, scale, serve, stream
+from benchmarks import (
+    at_scale,
+    farm,
+    fits,
+    growth,
+    plan,
+    rank,
+    reduction,
+    scale,
+    scan,
+    serve,
+    stream,
+)
 from benchmarks.machine import emit
 from gofstream.bench.machine import cpu_name, gemm_peak, read_bandwidth
 
@@ -27,6 +39,8 @@ def main(wanted: list[str]) -> None:
         if "reduction" in wanted:
             reduction.run(fits.expo_problem(), (0.1, 0.7, 3.0))
             reduction.run(fits.dimuon_problem(), (1.9, 4.4, 6.6))
+        if "scan" in wanted:
+            scan.run()
         if "farm" in wanted:
             farm.run()
         if "growth" in wanted:
@@ -52,7 +66,7 @@ def main(wanted: list[str]) -> None:
             serve.run()
 
 
-ALL = ["expo1d", "dimuon5d", "reduction", "farm", "growth", "plan", "stream", "serve"]
+ALL = ["expo1d", "dimuon5d", "reduction", "scan", "farm", "growth", "plan", "stream", "serve"]
 
 if __name__ == "__main__":
     main(sys.argv[1:] or ALL)

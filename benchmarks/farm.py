@@ -39,7 +39,9 @@ def run() -> None:
     reference = Sample.from_array(expo1d.reference(study.n_reference, rng))
     expected = np.full(study.batches, study.expected / study.batches)
     learner = Learner.prepare(reference, study.settings, expected=expected[0], rng=rng)
-    plan = ReferencePlan(learner, Simulator(expo1d.reference), "simulator", expected, seed=1)
+    plan = ReferencePlan(
+        learner, Simulator(expo1d.reference), "simulator", expected, seed=1, with_scan=False
+    )
     whole, alone, one, two = 0.0, 0.0, 0.0, 0.0
     machine: list[float] = []
     for width in learner.widths:

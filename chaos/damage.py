@@ -75,6 +75,9 @@ def _pieces(number: int) -> Iterator[bytes]:
     yield from rest["scores"].values()
     for statistic in entry.statistics:
         yield struct.pack(">dd", statistic.t, statistic.u)
+    if scan := rest.get("scan"):
+        yield scan.epoch
+        yield scan.run
     if alarm := rest.get("alarm"):
         yield struct.pack(">dd", alarm.u, alarm.boundary)
 

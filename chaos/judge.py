@@ -67,4 +67,5 @@ def everything(path: Path) -> dict[str, Any]:
             "kept": reader.kept(),
             "alarms": reader.alarms(),
             "checkpoint": reader.checkpoint(),
+            "scan": reader.scan(),
         }

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from chaos.inject import say
 from gofstream.errors import FormatError, StoppedError
-from gofstream.stream.rows import Alarm, Entry, Retention, Statistic
+from gofstream.stream.rows import RUN_SCAN, Alarm, Entry, Retention, ScanRow, Statistic
 from gofstream.stream.store import Store
 
 T = TypeVar("T")
@@ -53,6 +54,9 @@ def made(number: int) -> tuple[Entry, dict[str, Any]]:
         rest["alarm"] = Alarm(number, "sat", 1, 4.2 + rng.random(), 4.2, since=number - 1)
     if number % 3 == 0:
         rest["checkpoint"] = {(width, "scaled"): rng.randbytes(5000) for width in (0, 1)}
+        rest["scan"] = ScanRow(rng.randbytes(4000), rng.randbytes(4000), f"[{number}]")
+        own = Statistic(RUN_SCAN, 0, rng.gauss(10, 3), rng.gauss(0, 1))
+        entry = replace(entry, statistics=(*entry.statistics, own))
     return entry, rest
 
 

@@ -16,6 +16,7 @@ from gofstream.report.record import (
     File,
     Null,
     Pair,
+    Place,
     Provenance,
     Range,
     Rate,
@@ -23,6 +24,7 @@ from gofstream.report.record import (
     Region,
     Statistic,
     Width,
+    Window,
 )
 
 Floats = NDArray[np.float64]
@@ -74,7 +76,7 @@ def line(**changes: Any) -> Record:
         rng,
         **{
             "title": "EXPO-1D",
-            "strategies": ("all", "next"),
+            "strategies": ("all", "next", "scan"),
             "widths": (0.7,),
             "toys": 60,
             "surprise": 0.1,
@@ -95,7 +97,7 @@ def wide(columns: int = 24, scale: float = 1.0, **changes: Any) -> Record:
         rng,
         **{
             "title": "Many columns",
-            "strategies": ("all",),
+            "strategies": ("all", "scan"),
             "widths": (2.0, 9.0),
             "toys": 99,
             "surprise": 1.5,
@@ -109,7 +111,9 @@ def cases() -> dict[str, Record]:
     plain = line()
     return {
         "one column, one width": plain,
-        "carried column and units": dimuon(strategies=("all", "next"), widths=(0.4, 1.1)),
+        "carried column and units": dimuon(
+            strategies=("all", "next", "scan"), widths=(0.4, 1.1), evidence=4.2
+        ),
         "extrapolated, level set": line(surprise=30, level=1e-3, widths=(0.4, 1.1)),
         "level not reached": line(level=0.01),
         "no regions, no events": line(
@@ -151,7 +155,7 @@ def _record(
     widths: tuple[float, ...],
     toys: int,
     surprise: float,
-    strategies: tuple[str, ...] = tuple(STATISTICS),
+    strategies: tuple[str, ...] = (*STATISTICS, "scan"),
     fitted: int | None = None,
     batches: int = 4,
     converged: bool = True,
@@ -166,17 +170,19 @@ def _record(
     statistics = {}
     for number, name in enumerate(strategies):
         nulls, each = [], []
-        for k in range(len(widths)):
+        for k in range(1 if name == "scan" else len(widths)):
             null = rng.gamma(20 + 4 * k, 1.0, toys) - (22.0 if name in ("one", "next") else 0)
             t = float(null.mean() + (surprise - 0.3 * abs(k - 1) - 0.2 * number) * null.std())
             counts, edges = np.histogram(null, 25)
             nulls.append(Null(t=t, edges=edges.tolist(), counts=counts.tolist()))
             each.append(_chance(p_value(t, null, LAWS[name])))
         least = min(each, key=lambda chance: chance.p)
-        p = min(1.0, len(widths) * least.p)
+        p = min(1.0, len(each) * least.p)
         combined = least.model_copy(update={"p": p, "z": None if p == 1 else float(z_score(p))})
         statistics[name] = Statistic(p=tuple(each), combined=combined, null=tuple(nulls))
-    verdict = statistics["all"].combined
+    verdict = min((statistics[name].combined for name in ("all", "scan")), key=lambda c: c.p)
+    p = min(1.0, 2 * verdict.p)
+    verdict = verdict.model_copy(update={"p": p, "z": None if p == 1 else float(z_score(p))})
     columns = tuple(
         _column(
             name, unit, fitted is None or i < fitted, reference[:, i], data[:, i], weight, ratio
@@ -199,7 +205,11 @@ def _record(
         "shape_only": False,
         "rate": None,
         "caveats": (),
+        "verdicts": {"all + scan": verdict}
+        | ({"sat + next + scan": verdict} if "sat" in statistics else {}),
         "statistics": statistics,
+        "windows": _windows(names, data),
+        "evidence": None,
         "widths": tuple(
             Width(
                 width=width,
@@ -227,6 +237,7 @@ def _record(
             "one": 700_000,
             "sat": 480_000,
             "next": 480_000,
+            "scan": 230_000,
         },
         "provenance": Provenance(
             made="2026-11-16T08:12:45+00:00",
@@ -299,6 +310,27 @@ def _pair(names: list[str], reference: Floats, data: Floats, weight: float) -> P
         data=cells[0].astype(int).tolist(),
         reference=(weight * cells[1]).tolist(),
     )
+
+
+def _windows(names: dict[str, str], data: Floats) -> tuple[Window, ...]:
+    """Make up a bump in all columns, and a tail in the first."""
+    middle, wide = data[0], data.std(axis=0) / 9
+    places = tuple(
+        Place(column=name, unit=unit, low=float(x - w), high=float(x + w))
+        for (name, unit), x, w in zip(names.items(), middle, wide, strict=True)
+    )
+    bump = Window(
+        kind="excess",
+        shape="bump",
+        places=places,
+        observed=31,
+        expected=9.68,
+        signal=17.2,
+        t=21.4,
+    )
+    tail = {"shape": "tail", "places": (places[0].model_copy(update={"low": None}),)}
+    fewer = {"kind": "deficit", "signal": -6.1, "t": 4.4, "observed": 3}
+    return (bump, bump.model_copy(update=tail | fewer))
 
 
 def _regions(

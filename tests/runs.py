@@ -21,8 +21,19 @@ from gofstream.ratio.kernel import gaussian
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.model import LogRatio
 from gofstream.sample import Sample
+from gofstream.scan.where import FoundWindow, Place, windows_to_json
 from gofstream.settings import Settings
-from gofstream.stream.rows import Alarm, Entry, Retention, Statistic
+from gofstream.stream.rows import (
+    EPOCH_SCAN,
+    EVIDENCE,
+    RUN_SCAN,
+    Alarm,
+    Entry,
+    Retention,
+    ScanRow,
+    Statistic,
+)
+from gofstream.stream.scanning import about_scan
 from gofstream.stream.store import Store
 
 COLUMNS = ("mll [GeV]", "pt [GeV]", "Δφ")
@@ -40,6 +51,21 @@ def reference(rows: int = 3000) -> Sample:
         [60 + rng.exponential(40, rows), rng.gamma(3, 12, rows), rng.uniform(-3.1, 3.1, rows)]
     )
     return Sample.from_array(values, columns=COLUMNS, periodic=[COLUMNS[2]], name="reference")
+
+
+#: What the scan found, in words that a page must not take for its own.
+WINDOWS = (
+    FoundWindow(
+        "excess",
+        "bump",
+        (Place(COLUMNS[0], 141.2, 158.9), Place(COLUMNS[1], 18.0, 44.0), Place(COLUMNS[2], -1, 1)),
+        1243,
+        1101.7,
+        131.0,
+        17.9,
+    ),
+    FoundWindow("deficit", "tail", (Place(COLUMNS[1], None, 6.2),), 311, 352.4, -38.0, 5.2),
+)
 
 
 class Run:
@@ -66,6 +92,7 @@ class Run:
             "boundary": {"level": LEVEL, "alpha": 0.05, "sha256": "made up"},
             "checkpoint_every": 25,
             "keep_models": True,
+            "scan": about_scan(self.learner, 100),
         }
         self.store = Store.create(path, about, Retention("one", batches=2))
         self._u = np.zeros((4, len(WIDTHS)))
@@ -118,6 +145,7 @@ class Run:
         unmonitored = number % 37 == 0
         u = self._next_u(strength)
         statistics = tuple(self._statistics(u, unmonitored, window=number >= WINDOW))
+        statistics += self._scan(strength, number)
         changes: dict[str, Any] = {"statistics": statistics}
         if unmonitored:
             note = "its exposure is 7 % above the nominal one"
@@ -125,6 +153,7 @@ class Run:
         rest: dict[str, Any] = {
             "models": {i: self._model(width, strength) for i, width in enumerate(WIDTHS)},
             "events": self._rng.bytes(8 * 3 * entry.events),
+            "scan": ScanRow(bytes(60_000), bytes(60_000), windows_to_json(WINDOWS[:number])),
         }
         if number >= BEGINS and u.max() > LEVEL and not unmonitored and not self._rang:
             family, width = np.unravel_index(int(u.argmax()), u.shape)
@@ -150,6 +179,15 @@ class Run:
             for width, each in enumerate(u[i].tolist()):
                 if window or not family.startswith("window"):
                     yield Statistic(family, width, 2 * each, None if unmonitored else each)
+
+    def _scan(self, strength: float, number: int) -> tuple[Statistic, ...]:
+        grown = 0.4 * strength * (number - BEGINS)
+        t = 2.0 + 2 * grown
+        return (
+            Statistic(RUN_SCAN, 0, t),
+            Statistic(EPOCH_SCAN, 0, t),
+            Statistic(EVIDENCE, 0, -0.7 + grown),
+        )
 
     def _model(self, width: float, strength: float) -> bytes:
         noise = self._rng.normal(size=len(self._bump)) * 0.015

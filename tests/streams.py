@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,13 @@ import numpy as np
 from gofstream.datasets import expo1d
 from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
+from gofstream.scan.grid import ScanGrid
+from gofstream.scan.summary import ScanSummary
 from gofstream.settings import Settings
 from gofstream.stream.learning import Taught, learn_batch
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.rows import Retention
+from gofstream.stream.scanning import scan_pass
 
 NOMINAL = 50.0
 EPOCH, WINDOW, EVERY = 5, 2, 4
@@ -65,6 +68,20 @@ def opened(path: Path, retention: Retention = SAT, boundary: Any = None, **more:
 
 
 @cache
+def grid(epoch: int) -> ScanGrid:
+    """Choose the grid of a stream with epochs of so many batches."""
+    return scan_pass(learner(), epoch).grid(learner())
+
+
+@cache
+def scanned(given: Offer, epoch: int) -> ScanSummary:
+    """Scan a batch alone."""
+    assert given.sample is not None
+    expected = NOMINAL if given.expected is None else given.expected
+    return ScanSummary.empty(grid(epoch)).add(learner().scaling.apply(given.sample), expected)
+
+
+@cache
 def taught(given: Offer) -> Taught:
     """Learn a batch once for all tests: `Monitor.learn` is this, and is tested to be."""
     assert given.sample is not None
@@ -77,7 +94,9 @@ def offer(monitor: Monitor, given: Offer) -> Acknowledged:
     """Let it happen; arrivals are a matter of the name."""
     arrived = float(given.name.strip("b"))
     if given.sample is not None:
-        return monitor.apply(taught(given))
+        scans = monitor.position.scans
+        own = None if scans is None else scanned(given, scans.length)
+        return monitor.apply(replace(taught(given), scanned=own))
     if given.why:
         return monitor.quarantine(given.name, arrived, given.why)
     return monitor.skip(given.name, arrived)

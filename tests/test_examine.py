@@ -304,7 +304,7 @@ def test_file_round_trip_and_schema(tmp_path: Path) -> None:
         (lambda text: "[" * 100_000, "is not JSON"),
         (lambda text: "[]", "is not a gofstream result"),
         (lambda text: text.replace("gofstream.result", "other"), "is not a gofstream result"),
-        (lambda text: text.replace('"version": 1', '"version": 2'), "has version 2.*newer"),
+        (lambda text: text.replace('"version": 2', '"version": 3'), "has version 3.*newer"),
         (lambda text: text.replace('"observed"', '"seen"', 1), "does not follow the schema"),
         (lambda text: text.replace('"toys": 32', '"toys": -1'), r"schema: toys: .*greater than"),
         (lambda text: text.replace('"toys": 32', '"toys": 32, "more": 1'), "more: Extra"),

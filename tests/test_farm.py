@@ -24,13 +24,13 @@ from gofstream.errors import FormatError, MemoryBudgetError, StoppedError
 from gofstream.execution import thread_workers
 from gofstream.inference.calibrate import calibrate
 from gofstream.inference.null import NullFile
-from gofstream.ratio.features import Features
 from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
 from gofstream.toys.farm import Job, run
 from gofstream.toys.plan import ReferencePlan
+from gofstream.toys.scanning import ScanPass
 from gofstream.toys.sources import Simulator
 
 Floats = NDArray[np.float64]
@@ -109,8 +109,8 @@ def test_more_toys_are_added(table: Floats, tmp_path: Path) -> None:
         part = calibrate(small_plan(), 13, path, executor)
     assert first.table.t.tobytes() == table[:13].tobytes() == part.table.t.tobytes()
     assert made.table.t.tobytes() == table.tobytes()
-    assert calls[0] == (4, 10)
-    assert calls[-1] == (10, 10)
+    assert calls[0] == (6, 15)  # two widths and the scan
+    assert calls[-1] == (15, 15)
 
 
 def _calibrate_in_a_process(path: Path) -> None:
@@ -168,7 +168,7 @@ def test_stopped_by_the_user(table: Floats, tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with thread_workers(2) as executor:
-        with pytest.raises(StoppedError, match=r"3 of 10 blocks.*same call.*goes on"):
+        with pytest.raises(StoppedError, match=r"3 of 15 blocks.*same call.*goes on"):
             calibrate(small_plan(), TOYS, path, executor, progress=stop)
         seen: list[int] = []
         made = calibrate(small_plan(), TOYS, path, executor, progress=lambda d, n: seen.append(d))
@@ -196,8 +196,8 @@ def test_a_full_disk(table: Floats, tmp_path: Path) -> None:
         with pytest.raises(StoppedError) as caught:
             run([Job(small_plan(), TOYS, file)], executor)
         kept = _count(path)
-        assert 0 < kept < 10
-        for part in ("n.null", "disk is full", f"with {kept} of 10 blocks", "same call"):
+        assert 0 < kept < 15
+        for part in ("n.null", "disk is full", f"with {kept} of 15 blocks", "same call"):
             assert part in str(caught.value)
         with pytest.raises(FormatError, match=r"is missing; run the calibration again"):
             file.load(TOYS)
@@ -217,8 +217,10 @@ class Counted(ReferencePlan):
     running: list[int] = field(default_factory=lambda: [0, 0, 0])
     lock: Any = field(default_factory=threading.Lock)
 
-    def block(self, shared: Features | None, width: float, index: int) -> tuple[Floats, int]:
-        """Count blocks now, the most at a time, and all."""
+    def block(self, shared: Any, width: float | ScanPass, index: int) -> tuple[Floats, int]:
+        """Count blocks of fits now, the most at a time, and all."""
+        if isinstance(width, ScanPass):
+            return ReferencePlan.block(self, shared, width, index)
         with self.lock:
             self.running[0] += 1
             self.running[1] = max(self.running[:2])

@@ -53,7 +53,8 @@ def test_sizes_are_those_of_the_run(tmp_path: Path) -> None:
         assert each.block_seconds > 0
     rounds = 2  # three blocks on two workers
     spent = sum(each.prepare_seconds + rounds * each.block_seconds for each in found.widths)
-    assert found.seconds == pytest.approx(spent)
+    assert min(found.grid_seconds, found.scan_seconds) > 0
+    assert found.seconds == pytest.approx(spent + found.grid_seconds + rounds * found.scan_seconds)
     assert found.memory == max(each.memory for each in found.widths)
 
 

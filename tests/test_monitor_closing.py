@@ -18,7 +18,7 @@ from gofstream.statistics import STATISTICS, all_, one
 from gofstream.stream.closing import closed_epochs, judge
 from gofstream.stream.reader import Reader
 from gofstream.stream.replay import Replayed, replay
-from gofstream.stream.rows import Retention
+from gofstream.stream.rows import SCANS, Retention
 from gofstream.stream.store import Store
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator
@@ -99,11 +99,15 @@ def test_what_closing_needs(null: NullTable, tmp_path: Path) -> None:
 
 
 def test_replay(tmp_path: Path) -> None:
-    """Every statistic of every batch follows from models and scores, to the bit."""
+    """Every statistic follows from models and scores, to the bit; the scan's of the last batch."""
     seen = []
     with stored(tmp_path / "run.gofs", SAT) as reader:
         found = replay(reader, learner(), progress=lambda *now: seen.append(now))
-        assert found == Replayed(14, sum(len(e.statistics) for e in reader.entries()))
+        learnt = [entry.statistics for entry in reader.entries() if entry.statistics]
+        fitted = [s for statistics in learnt for s in statistics if s.family not in SCANS]
+        scanned = [s for s in learnt[-1] if s.family in SCANS]
+        assert len(scanned) == len(SCANS)
+        assert found == Replayed(14, len(fitted) + len(scanned))
         other = replace(learner(), penalty=1e-5)
         with pytest.raises(FormatError, match="made with another penalty"):
             replay(reader, other)
@@ -113,18 +117,25 @@ def test_replay(tmp_path: Path) -> None:
         replay(reader, learner())
 
 
-def test_replay_notices_one_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "family"), [(6, "epoch next"), (16, "run scan")])
+def test_replay_notices_one_bit(number: int, family: str, tmp_path: Path) -> None:
     """In a statistic that was written in good order, but is not what was learnt."""
     path = tmp_path / "other.gofs"
     with stored(tmp_path / "run.gofs", SAT) as reader:
         about = {key: value for key, value in reader.about().items() if key != "retention"}
         with Store.create(path, about, SAT) as store:
             for entry in reader.entries():
-                if entry.number == 6:
-                    first, *rest = entry.statistics
-                    changed = first._replace(t=np.nextafter(first.t, np.inf))
-                    entry = replace(entry, statistics=(changed, *rest))
-                number = entry.number
-                store.append(entry, models=reader.models(number), scores=reader.scores(number))
-    with Reader(path) as reader, pytest.raises(FormatError, match="batch 6, epoch next at width 0"):
+                n, changed = entry.number, entry
+                if n == number:
+                    place = [s.family for s in entry.statistics].index(family)
+                    statistics = list(entry.statistics)
+                    t = np.nextafter(statistics[place].t, np.inf)
+                    statistics[place] = statistics[place]._replace(t=t)
+                    changed = replace(entry, statistics=tuple(statistics))
+                sums = reader.scan() if entry.statistics else None
+                store.append(changed, models=reader.models(n), scores=reader.scores(n), scan=sums)
+    with (
+        Reader(path) as reader,
+        pytest.raises(FormatError, match=f"batch {number}, {family} at width 0"),
+    ):
         replay(reader, learner())

@@ -247,17 +247,17 @@ def test_an_empty_batch_where_events_were_expected() -> None:
 # -- what is said ------------------------------------------------------------
 
 
-def test_the_headline_is_that_of_all() -> None:
-    """p, Z, t and the null distribution are those of `all`, over all widths."""
+def test_the_headline_is_that_of_all_and_scan() -> None:
+    """p, Z, t and the null distribution are those of `all`, over all widths, and of the scan."""
     found = verdict(events(120, 2), batches=2, simulator=nominal, expected=120.0)
-    best = found.statistics["all"]
+    best = found.verdicts["all", "scan"]
     assert found.rate is None
-    assert found.pvalue == best.combined.p
-    assert found.zscore == best.combined.z == float(z_score(found.pvalue))
-    assert found.statistic.tolist() == list(best.t)
-    assert found.null_distribution.shape == (40, 2)
-    assert (found.null_distribution == found.null.t[:, 2, :, -1]).all()
-    assert not best.combined.extrapolated
+    assert found.pvalue == best.p
+    assert found.zscore == best.z == float(z_score(found.pvalue))
+    assert found.statistic.tolist() == [*found.statistics["all"].t, *found.statistics["scan"].t]
+    assert found.null_distribution.shape == (40, 3)
+    assert (found.null_distribution[:, :2] == found.null.t[:, 2, :, -1]).all()
+    assert not best.extrapolated
     assert found.pvalue == combined_p(found.statistic, found.null_distribution)
     assert found.toys == 40
 
@@ -321,8 +321,8 @@ def test_the_rate_beside_permuted_labels() -> None:
     assert with_rate.source == without.source == "permuted labels"
     assert without.rate is None
     assert with_rate.rate == RateTest.of(90, 70.0)
-    shape = without.statistics["all"].combined.p
-    assert with_rate.statistics["all"].combined.p == shape
+    shape = without.verdicts["all", "scan"].p
+    assert with_rate.verdicts["all", "scan"].p == shape
     product = shape * with_rate.rate.p
     assert with_rate.pvalue == pytest.approx(product * (1 - math.log(product)), rel=1e-9)
     text = str(with_rate)

@@ -136,6 +136,24 @@ def test_p_is_never_zero() -> None:
 
 def test_every_statistic_has_a_law() -> None:
     """Ours, and the paper's."""
-    assert set(LAWS) == set(PAPER_LAWS) == set(STATISTICS)
+    assert set(LAWS) == {*STATISTICS, "scan"}
+    assert set(PAPER_LAWS) == set(STATISTICS)  # the paper knows no scan
     assert PAPER_LAWS["sat"] == "normal"
     assert PAPER_LAWS["one"] == "chi2"
+
+
+def test_the_tail_of_a_likelihood_ratio() -> None:
+    """e^{-t/2} from the largest twentieth on; not where the toys fall off more slowly."""
+    rng = np.random.default_rng(8)
+    toys = 2 * rng.exponential(size=2000)
+    fitted = fit_law(toys, "exponential")
+    assert fitted.usable
+    begin = np.quantile(toys, 0.95)
+    assert float(fitted.tail(begin)) == pytest.approx(0.05)
+    assert float(fitted.tail(begin + 20)) == pytest.approx(0.05 * math.exp(-10))
+    assert fitted.tail_ratio == pytest.approx(1, abs=0.6)
+    lighter, heavier = fit_law(toys / 2, "exponential"), fit_law(2 * toys, "exponential")
+    assert lighter.usable
+    assert not heavier.usable
+    assert p_value(60.0, 2 * toys, "exponential").p == 1 / 2001
+    assert p_value(60.0, toys, "exponential").extrapolated

@@ -95,16 +95,20 @@ def plain(text: str) -> str:
 def test_every_number_in_the_tables_is_the_records(name: str) -> None:
     """Exact values stand beside what is read, and what is read is their rounding."""
     record, page = CASES[name], Page(rendered(name))
-    for row, (strategy, found) in zip(
-        page.rows("combined"), record.statistics.items(), strict=True
-    ):
-        assert row[0][0].split()[0] == strategy
-        assert row[1][1] == [str(found.combined.z)]
-        assert row[2][1] == [str(found.combined.p)]
-        assert ("extrapolated" in row[1][0]) == found.combined.extrapolated
+    told = record.verdicts | {name: found.combined for name, found in record.statistics.items()}
+    for row, (strategy, found) in zip(page.rows("combined"), told.items(), strict=True):
+        assert row[0][0].split("\n")[0] == strategy
+        assert row[1][1] == [str(found.z)]
+        assert row[2][1] == [str(found.p)]
+        assert ("extrapolated" in row[1][0]) == found.extrapolated
         p, interval = row[2][0].split("\n")
-        assert_reads(p, found.combined.p)
-        assert interval == words.interval(found.combined)
+        assert_reads(p, found.p)
+        assert interval == words.interval(found)
+    for row, window in zip(page.rows("windows"), record.windows, strict=True):
+        assert row[0][0] == words.place_text(window)
+        assert row[1][0] == f"{window.kind}, {window.shape}"
+        numbers = [window.observed, window.expected, window.signal, window.t]
+        assert [value for cell in row[2:] for value in cell[1]] == list(map(str, numbers))
     for row, found in zip(page.rows("widths"), record.statistics.values(), strict=True):
         for (text, values), chance, null in zip(row[1:], found.p, found.null, strict=True):
             assert values == [str(null.t), str(chance.p), str(chance.z)]
@@ -153,7 +157,7 @@ def test_regions_storage_files_and_batches_are_the_records() -> None:
     text = plain(page.text)
     region = record.regions[0]
     assert f"{region.observed} events observed there" in text
-    ranges = page.tables["table2"][1:]
+    ranges = page.tables["table3"][1:]
     for row, part in zip(ranges, region.ranges, strict=True):
         assert plain(row[0][0]) == (f"{part.column} [{part.unit}]" if part.unit else part.column)
         assert [float(value) for cell in row[1:] for value in cell[1]] == [
@@ -294,9 +298,11 @@ def test_pictures_for_python() -> None:
     shown = [(n, c) for n, c in enumerate(record.columns[-1].data) if c]
     assert [y for _, y in points] == [count for _, count in shown]
     assert len(record.plot_null("sat").axes) == 6
-    assert [label.get_text() for label in record.plot_p().axes[0].get_yticklabels()] == list(
-        record.statistics
-    )
+    assert [label.get_text() for label in record.plot_p().axes[0].get_yticklabels()] == [
+        *record.verdicts,
+        *record.statistics,
+    ]
+    assert len(record.plot_null("scan").axes) == 1
     pull = np.asarray(record.plot_pair().axes[0].collections[0].get_array())
     pair = record.pair
     assert pair is not None

@@ -64,9 +64,9 @@ def test_replay(
     words = ["replay", run.name, "--reference", "reference.npy", *SETTINGS]
     code, out, err = typed(monkeypatch, capsys, *words, "--seed", "4")
     assert (code, err) == (0, "")
-    assert out.endswith("52 statistics of 5 batches, the same to the bit\n")
+    assert out.endswith("55 statistics of 5 batches, the same to the bit\n")
     code, out, err = typed(monkeypatch, capsys, *words, "--seed", "4", "--json", "--quiet")
-    assert json.loads(out) == {"batches": 5, "statistics": 52, "path": "run.gofs"}
+    assert json.loads(out) == {"batches": 5, "statistics": 55, "path": "run.gofs"}
     for more, field in (
         (["--seed", "5"], "centres"),
         (["--seed=4", "--set", "shrink=1"], "settings"),
@@ -115,7 +115,8 @@ def test_inspect_tells_of_alarms(
         rung = reader.entry(1)
         u = rung.statistics[0]._replace(u=4.25)
         rung = type(rung)(1, "a", "d", 0.0, 50, 50.0, statistics=(u, *rung.statistics[1:]))
-        store.append(rung, alarm=Alarm(1, u.family, u.width, 4.25, 3.5, since=1))
+        alarm = Alarm(1, u.family, u.width, 4.25, 3.5, since=1)
+        store.append(rung, alarm=alarm, scan=reader.scan())
     code, out, _ = typed(monkeypatch, capsys, "inspect", "alarm.gofs")
     assert code == 0
     assert "largest u: 4.25 (epoch next at width 0); the boundary is 3.5" in out

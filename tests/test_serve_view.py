@@ -20,13 +20,14 @@ from gofstream.errors import GofstreamError, InputError
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.model import LogRatio
 from gofstream.sample import Sample
+from gofstream.scan.where import FoundWindow, Place
 from gofstream.serve import app, feed, view, where
 from gofstream.serve.follower import Follower
 from gofstream.serve.guard import Access
 from gofstream.serve.inbox import Inbox, RefusedError
 from gofstream.settings import Settings
 from gofstream.stream.reader import Reader
-from gofstream.stream.rows import Alarm, Entry, Statistic
+from gofstream.stream.rows import EVIDENCE, Alarm, Entry, Statistic
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 ABOUT = {
@@ -95,8 +96,27 @@ def test_e_value_and_storage() -> None:
     assert view.evidence(small, entry)["e"] is None
     assert "and it takes 100" in view.evidence(small, entry)["note"]
     assert view.evidence(large, learnt(1, 1.0))["e"] is None
-    kept = view.strategies(rows=6000, batches=3, columns=5, model=1000.0, sums=77)
-    assert kept == {"all": 3000 + 8 * 5 * 6000, "one": 3000 + 8 * 5 * 2000, "sat": 77}
+    kept = view.strategies(rows=6000, batches=3, columns=5, model=1000.0, sums=77, scan=99)
+    whole, some = 3000 + 8 * 5 * 6000, 3000 + 8 * 5 * 2000
+    assert kept == {"all": whole, "one": some, "sat": 77, "scan": 99}
+
+
+def test_scan() -> None:
+    """The e-value in words, and the windows; why there is none, where there is none."""
+    entry = Entry(1, "a", "", 0.0, 1, 1.0, statistics=(Statistic(EVIDENCE, 0, math.log(34.6)),))
+    window = FoundWindow("excess", "bump", (Place("m", 1.0, 2.5),), 31, 9.68, 17.2, 21.4)
+    run = replace(RUN, scanned=True)
+    found = view.scan(run, entry, (window,))
+    assert found["e"] == "35"
+    assert "20 in at most 5\N{NO-BREAK SPACE}% of nominal epochs" in found["note"]
+    many = replace(window, places=tuple(Place(f"c{k}", 0.0, 1.0) for k in range(7)))
+    assert many.where.endswith("c4 from 0 to 1 and 2 more columns")
+    assert replace(window, places=()).where == "everywhere"
+    assert found["windows"] == [
+        {"kind": "excess", "where": "m from 1 to 2.5", "observed": 31, "expected": 9.68, "t": 21.4}
+    ]
+    assert view.scan(run, learnt(1, 1.0), ())["e"] is None
+    assert "without a scan" in view.scan(replace(RUN, scanned=False), None, ())["note"]
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from gofstream.errors import (
 )
 from gofstream.stream import files, schema
 from gofstream.stream.reader import Reader
-from gofstream.stream.rows import Alarm, Entry, Retention, Statistic
+from gofstream.stream.rows import RUN_SCAN, Alarm, Entry, Retention, ScanRow, Statistic
 from gofstream.stream.store import Receipt, Store
 from gofstream.stream.verify import verify
 
@@ -88,7 +88,7 @@ def test_retention_of_some(path: Path, reservoir: bool) -> None:
         for number in range(1, 31):
             entry, rest = made(number)
             events = None if number % 5 == 0 else rest["events"]
-            store.append(entry, events=events)
+            store.append(entry, events=events, scan=rest.get("scan"))
             names += [entry.name] if events else []
             by_hash = sorted(
                 names, key=lambda n: hashlib.sha256(f'["reservoir","{n}"]'.encode()).hexdigest()
@@ -286,7 +286,7 @@ def test_migration(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = everything(path)
     old = schema.STEPS
     monkeypatch.setattr(schema, "STEPS", (*old, ("ALTER TABLE ledger ADD COLUMN shift TEXT",)))
-    with pytest.raises(FormatError, match="version 1, older than 2"):
+    with pytest.raises(FormatError, match="version 2, older than 3"):
         Reader(path)
     with Store.resume(path, ABOUT, RETENTION) as store:
         assert verify(store) == 4
@@ -294,7 +294,7 @@ def test_migration(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert after.pop("head") != before.pop("head")
     assert after == before
     monkeypatch.setattr(schema, "STEPS", old)
-    with pytest.raises(FormatError, match="version 2"):
+    with pytest.raises(FormatError, match="version 3"):
         Store(path)
 
 
@@ -402,9 +402,10 @@ def test_size_of_a_batch(path: Path) -> None:
             )
             arrays = {(width, "scaled"): bytes(40_000) for width in range(3)}
             store.append(
-                replace(entry, statistics=statistics),
+                replace(entry, statistics=(*statistics, Statistic(RUN_SCAN, 0, 1.5))),
                 models=rest["models"],
                 drop_models=number,
+                scan=ScanRow(bytes(30_000), bytes(30_000), "[]"),
                 checkpoint=arrays if number % 50 == 0 else None,
             )
             sizes[number] = store._db.execute("PRAGMA page_count").fetchone()[0] * 4096
@@ -452,6 +453,11 @@ def damaged_by(path: Path, statement: str) -> None:
         ("DELETE FROM alarms WHERE batch = 4", "list of alarms"),
         ("UPDATE checkpoint SET data = x'00' WHERE width = 0", "batch 6: the checkpoint"),
         ("DELETE FROM checkpoint WHERE width = 0", "batch 6: the checkpoint"),
+        ("UPDATE scan SET epoch = x'00'", "batch 6: the sums of the scan"),
+        ("UPDATE scan SET windows = '[]'", "batch 6: the sums of the scan"),
+        ("UPDATE scan SET batch = 3", "batch 6: the sums of the scan"),
+        ("DELETE FROM scan", "batch 6: the sums of the scan"),
+        ("DELETE FROM statistics WHERE batch = 6 AND family = 'run scan'", "batch 6"),
         ("UPDATE about SET value = '[1]' WHERE key = 'widths'", "description of the run"),
         ("UPDATE head SET kept = 2", "its head"),
         ("DELETE FROM head", "its head"),

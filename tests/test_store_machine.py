@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from gofstream.errors import FormatError, IdentityError
 from gofstream.stream.reader import Reader
-from gofstream.stream.rows import Alarm, Checkpoint, Entry, Retention
+from gofstream.stream.rows import Alarm, Checkpoint, Entry, Retention, ScanRow
 from gofstream.stream.store import Receipt, Store
 from gofstream.stream.verify import verify
 
@@ -39,6 +39,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.events: dict[int, bytes] = {}
         self.alarms: dict[int, Alarm] = {}
         self.checkpoint: Checkpoint | None = None
+        self.scan: ScanRow | None = None
 
     def teardown(self) -> None:
         """Leave nothing behind."""
@@ -62,6 +63,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.alarms[number] = rest["alarm"]
         if "checkpoint" in rest:
             self.checkpoint = Checkpoint(number, rest["checkpoint"])
+            self.scan = rest["scan"]
 
     @rule(has_events=st.booleans(), keep=st.integers(0, 4))
     def append(self, has_events: bool, keep: int) -> None:
@@ -152,6 +154,7 @@ class StoreMachine(RuleBasedStateMachine):
             assert {number: reader.events(number) for number in self.events} == self.events
             assert reader.alarms() == [self.alarms[batch] for batch in sorted(self.alarms)]
             assert reader.checkpoint() == self.checkpoint
+            assert reader.scan() == self.scan
             head = reader.head()
             kept = [*self.models.values(), *self.scores.values()]
             assert head.model_bytes == sum(len(data) for each in kept for data in each.values())

@@ -19,12 +19,14 @@ from validation.cases import (
     plan_for,
     table_from_training_rows,
 )
-from validation.checks import FAMILY_LEVEL, Check, against_table, hit_law, holm, own_tables
+from validation.checks import FAMILY_LEVEL, Check, Table, against_table, hit_law, holm, own_tables
+from validation.evidence import EvidenceSize, checks
 from validation.wrong import leave_one_out, smallest_p_raw
 
 from gofstream.datasets import expo1d
 from gofstream.execution import thread_workers
 from gofstream.settings import Settings
+from gofstream.statistics import STATISTICS
 
 Floats = NDArray[np.float64]
 QUICK = Settings(widths=(0.4, 1.5), n_centres=40, one_step=True)
@@ -71,10 +73,12 @@ def test_holm_keeps_its_promise() -> None:
     assert 0.003 < rate < FAMILY_LEVEL + 3.5 * math.sqrt(FAMILY_LEVEL / 4000)
 
 
-def correlated(sets: int, seed: int) -> Floats:
-    """Draw t of so many data sets: six statistics, five widths that go together."""
+def correlated(sets: int, seed: int, *, spread: float = 1.0, shift: float = 0.0) -> Table:
+    """Draw t of so many data sets: six statistics, five widths that go together; and a scan."""
     rng = np.random.default_rng(seed)
-    return 0.6 * rng.normal(size=(sets, 6, 1)) + 0.8 * rng.normal(size=(sets, 6, 5))
+    t = 0.6 * rng.normal(size=(6, sets, 1)) + 0.8 * rng.normal(size=(6, sets, 5))
+    table = dict(zip(STATISTICS, spread * t + shift, strict=True))
+    return table | {"scan": spread * rng.normal(size=(sets, 1)) + shift}
 
 
 def test_wrong_ways_to_combine_are_seen() -> None:
@@ -87,11 +91,13 @@ def test_wrong_ways_to_combine_are_seen() -> None:
 
 def test_another_law_of_the_data_is_seen() -> None:
     """Half as wide again, or half a spread too high or too low."""
-    table, data = correlated(198, 3), correlated(200, 4)
-    assert not fails(against_table(table, data))
-    assert fails(against_table(table, 1.5 * data))
-    assert fails(against_table(table, data + 0.5))
-    assert fails(against_table(table, data - 0.5))
+    table = correlated(198, 3)
+    assert not fails(against_table(table, correlated(200, 4)))
+    assert fails(against_table(table, correlated(200, 4, spread=1.5)))
+    assert fails(against_table(table, correlated(200, 4, shift=0.5)))
+    assert fails(against_table(table, correlated(200, 4, shift=-0.5)))
+    only = {"scan": correlated(200, 4, shift=0.5)["scan"]}
+    assert fails(against_table({"scan": table["scan"]}, only))
 
 
 def test_own_tables() -> None:
@@ -115,8 +121,10 @@ def test_a_miniature_passes(tmp_path: Path) -> None:
     with thread_workers(2) as executor:
         table = made_table(plan, size, tmp_path, executor, lambda done, total: None)
         data = made_data(plan, size, tmp_path, executor, lambda done, total: None)
-    assert table.shape == data.shape == (200, 6, 2)
-    assert (table != data).all(axis=(1, 2)).any()
+    assert table["all"].shape == data["all"].shape == (200, 2)
+    assert table["scan"].shape == (200, 1)
+    assert table["sat + next + scan"].shape == (200, 5)
+    assert (table["all"] != data["all"]).all()
     assert not fails(against_table(table, data))
 
 
@@ -130,7 +138,7 @@ def test_toys_from_training_rows_are_seen(tmp_path: Path) -> None:
         wrong = table_from_training_rows(plan, size, tmp_path, executor, lambda done, total: None)
     assert not fails(against_table(right, data))
     assert fails(against_table(wrong, data))
-    assert np.median(wrong[:, 2]) < np.median(data[:, 2])
+    assert np.median(wrong["all"]) < np.median(data["all"])
 
 
 def test_permutation_in_miniature(tmp_path: Path) -> None:
@@ -140,12 +148,30 @@ def test_permutation_in_miniature(tmp_path: Path) -> None:
         ranks = permutation_ranks(
             expo1d.reference, QUICK, size, 1, tmp_path, executor, lambda done, total: None
         )
-    assert len(ranks) == 6 * (2 + 3)
+    assert len(ranks) == 6 * (2 + 3) + 1 + 2 * 3
     for rank in ranks.values():
         assert rank.shape == (12,)
         assert rank.min() >= 1
         assert rank.max() <= 17
     assert not fails(own_tables({w: r for w, r in ranks.items() if "next" not in w}, 16))
+
+
+def test_evidence_in_miniature(tmp_path: Path) -> None:
+    """20 streams of 5 looks: the naive e-value fails with few rows; what is done is kept."""
+    size = EvidenceSize(
+        streams=20, batches=5, expected=80.0, finite=2000, scarce=30, simulator=20_000
+    )
+    with thread_workers(2) as executor:
+        found = checks(size, 1, tmp_path, executor)
+    kept = {path: path.read_bytes() for path in tmp_path.glob("*/*.npy")}
+    assert len(kept) == 3
+    (lost := sorted(kept)[0]).unlink()
+    with thread_workers(1) as executor:
+        assert checks(size, 1, tmp_path, executor) == found
+    assert lost.read_bytes() == kept[lost]
+    assert len(found) == 6
+    for name, family in found.items():
+        assert fails(family) == name.startswith("wrong"), name
 
 
 def test_the_verdict_knows_what_must_fail(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from gofstream.settings import Settings, preset
 from gofstream.toys.plan import ReferencePlan
 from validation.alarms import Alarms, StreamSize, measure
 from validation.cases import (
-    Floats,
     Size,
     five_columns,
     made_data,
@@ -30,7 +29,8 @@ from validation.cases import (
     plan_for,
     table_from_training_rows,
 )
-from validation.checks import FAMILY_LEVEL, Check, against_table, holm, own_tables
+from validation.checks import FAMILY_LEVEL, Check, Table, against_table, holm, own_tables
+from validation.evidence import EvidenceSize, checks
 from validation.picture import Case, draw, draw_alarms
 from validation.wrong import leave_one_out, smallest_p_raw
 
@@ -40,7 +40,8 @@ PERMUTATION = Size(n_reference=20_000, expected=2_000, batches=2, toys=99, sets=
 SMALL_REFERENCE = Size(n_reference=20_000, expected=16_000, batches=8, toys=1000, sets=1000)
 STREAMS = StreamSize()
 EXPO_DRAW, EXPO_SETTINGS = expo1d.reference, preset("expo1d").settings
-CASES = ("expo1d", "analytic", "permutation", "training-rows", "streams")
+EVIDENCE = EvidenceSize()
+CASES = ("expo1d", "analytic", "permutation", "training-rows", "streams", "evidence")
 
 
 class Validation:
@@ -60,6 +61,12 @@ class Validation:
         self._judge("streams", self.alarms.checks())
         naive = self.alarms.false_alarms(self.alarms.naive)
         self._judge("wrong: p ≤ α at every look", [naive])
+
+    def evidence(self) -> None:
+        """Run the case of the scan's e-value; at face value it must fail with too few rows."""
+        with self._case("evidence") as (folder, bar):
+            for name, found in checks(EVIDENCE, self.seed, folder, self.executor, bar).items():
+                self._judge(name, found)
 
     def expo1d(self) -> None:
         """Run EXPO-1D; with the smallest p quoted raw, or ranks left out, it must fail."""
@@ -83,7 +90,7 @@ class Validation:
         p = {
             what.split(",")[0]: rank / (size.toys + 1)
             for what, rank in ranks.items()
-            if ", min over" in what
+            if ", min over" in what or what == "scan"
         }
         self.curves["permutation"] = Case(p, np.inf)
 
@@ -95,7 +102,7 @@ class Validation:
             table = table_from_training_rows(plan, SMALL_REFERENCE, folder, self.executor, bar)
         self._judge("wrong: toys from training rows", against_table(table, data))
 
-    def _against_table(self, name: str, plan: ReferencePlan, size: Size) -> tuple[Floats, Floats]:
+    def _against_table(self, name: str, plan: ReferencePlan, size: Size) -> tuple[Table, Table]:
         """Judge data sets by a table of toys; give t of both."""
         with self._case(name) as (folder, bar):
             table = made_table(plan, size, folder, self.executor, bar)
@@ -166,6 +173,7 @@ def _write(done: list[Validation], folder: Path) -> None:
         }
         for v in done
     }
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "validation.json").write_text(json.dumps(content, indent=1) + "\n")
     if done[0].curves:
         draw({v.seed: v.curves for v in done}).savefig(folder / "uniformity.png", dpi=110)

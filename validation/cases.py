@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 
 from gofstream.inference.calibrate import calibrate
 from gofstream.inference.combine import combined_p
+from gofstream.inference.null import NullTable
 from gofstream.inference.pvalues import empirical_p
+from gofstream.inference.result import VERDICTS
 from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
-from gofstream.statistics import STATISTICS
 from gofstream.toys.permutation import PermutationPlan
 from gofstream.toys.plan import ReferencePlan
+from gofstream.toys.scanning import SCAN
 from gofstream.toys.sources import Simulator, toy_rng
-from validation.checks import RULES
+from validation.checks import RULES, Table, column_name
 from validation.wrong import training_rows
 
 Floats = NDArray[np.float64]
@@ -61,33 +63,41 @@ def plan_for(draw: Draw, settings: Settings, size: Size, seed: int) -> Reference
     return ReferencePlan(learner, Simulator(draw), "simulator", expected, seed)
 
 
+def columns_of(made: NullTable) -> Table:
+    """Give t of every statistic, and of the verdicts, whose columns are those of theirs."""
+    table = {name: made.statistic(name) for name in made.names}
+    return table | {
+        " + ".join(names): np.hstack([table[name] for name in names]) for names in VERDICTS
+    }
+
+
 def made_table(
     plan: ReferencePlan, size: Size, folder: Path, executor: Executor, progress: Progress
-) -> Floats:
-    """Make a table of toys: (toys, 6, widths)."""
+) -> Table:
+    """Make a table of toys."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "table.null"
-    return calibrate(plan, size.toys, path, executor, progress=progress).table.t[..., -1]
+    return columns_of(calibrate(plan, size.toys, path, executor, progress=progress).table)
 
 
 def made_data(
     plan: ReferencePlan, size: Size, folder: Path, executor: Executor, progress: Progress
-) -> Floats:
-    """Make data sets of the same nominal model: (sets, 6, widths)."""
+) -> Table:
+    """Make data sets of the same nominal model."""
     folder.mkdir(parents=True, exist_ok=True)
     sets, path = replace(plan, stream="data"), folder / "data.null"
-    return calibrate(sets, size.sets, path, executor, progress=progress).table.t[..., -1]
+    return columns_of(calibrate(sets, size.sets, path, executor, progress=progress).table)
 
 
 def table_from_training_rows(
     plan: ReferencePlan, size: Size, folder: Path, executor: Executor, progress: Progress
-) -> Floats:
+) -> Table:
     """Make a table the wrong way."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = training_rows(plan.learner.sample, np.random.default_rng(plan.seed))
     wrong = replace(plan, source=rows, source_name="training rows")
     path = folder / "training-rows.null"
-    return calibrate(wrong, size.toys, path, executor, progress=progress).table.t[..., -1]
+    return columns_of(calibrate(wrong, size.toys, path, executor, progress=progress).table)
 
 
 def permutation_ranks(
@@ -110,15 +120,14 @@ def permutation_ranks(
         data = [Sample.from_array(draw(rng.poisson(mean), rng)) for _ in range(size.batches)]
         plan = PermutationPlan.pool(reference, data, settings, seed=seed, rng=rng)
         made = calibrate(plan, size.toys, folder / f"{index}.null", executor)
-        null = made.table.t[..., -1]
-        widths = plan.learner.widths
-        seen = np.stack([plan.observe(plan.shared(w), w, data).t[:, -1] for w in widths], axis=1)
-        for s, name in enumerate(STATISTICS):
-            for k in range(len(widths)):
-                p = float(empirical_p(seen[s, k], null[:, s, k]))
-                ranks.setdefault(f"{name}, width {k + 1}", []).append(p)
-            for rule in RULES:
-                p = combined_p(seen[s], null[:, s], rule)
+        found = made.test(data)
+        for name, null in columns_of(made.table).items():
+            seen = np.concatenate([found.statistics[each].t for each in name.split(" + ")])
+            for k, t in enumerate(seen if " + " not in name else ()):
+                p = float(empirical_p(t, null[:, k]))
+                ranks.setdefault(column_name(name, k), []).append(p)
+            for rule in RULES if name != SCAN else ():
+                p = combined_p(seen, null, rule)
                 ranks.setdefault(f"{name}, {rule} over widths", []).append(p)
     progress(size.sets, size.sets)
     return {

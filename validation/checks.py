@@ -1,12 +1,13 @@
 """Checks that data sets of the null are no more surprising than their p-values say.
 
-Data sets and toys are arrays (sets, statistics, widths) of t. Under the null all are exchangeable
-given the reference, which is all that the checks use.
+Data sets and toys are tables of t: by what is tested, an array (sets, columns) with a column for
+each width. Under the null all are exchangeable given the reference, which is all that the checks
+use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -16,9 +17,10 @@ from scipy import stats
 
 from gofstream.inference.combine import Rule, combined_p, merit, pooled_p
 from gofstream.inference.pvalues import empirical_p
-from gofstream.statistics import STATISTICS
+from gofstream.toys.scanning import SCAN
 
 Floats = NDArray[np.float64]
+Table = Mapping[str, Floats]
 Combine = Callable[[Floats, Floats, Rule], float]
 
 RULES: tuple[Rule, ...] = ("min", "mean", "product")
@@ -55,7 +57,7 @@ def holm(checks: list[Check]) -> list[float]:
     return [float(f"{value:.12g}") for value in adjusted]
 
 
-def against_table(table: Floats, data: Floats, combine: Combine = combined_p) -> list[Check]:
+def against_table(table: Table, data: Table, combine: Combine = combined_p) -> list[Check]:
     """Check data sets that share one table of toys."""
     return [
         *_each_width(table, data),
@@ -64,10 +66,17 @@ def against_table(table: Floats, data: Floats, combine: Combine = combined_p) ->
     ]
 
 
-def _each_width(table: Floats, data: Floats) -> Iterator[Check]:
-    for s, name in enumerate(STATISTICS):
-        for k in range(table.shape[2]):
-            null, seen, what = table[:, s, k], data[:, s, k], f"{name}, width {k + 1}"
+def column_name(name: str, column: int) -> str:
+    """Say which column of a statistic; the scan has no width."""
+    return name if name == SCAN else f"{name}, width {column + 1}"
+
+
+def _each_width(table: Table, data: Table) -> Iterator[Check]:
+    for name in table:
+        if " + " in name:
+            continue  # a verdict, whose columns are those of others
+        for k in range(table[name].shape[1]):
+            null, seen, what = table[name][:, k], data[name][:, k], column_name(name, k)
             if np.ptp(null) == 0:
                 continue  # `next` of a single batch
             distance = stats.ks_2samp(null, seen)
@@ -75,9 +84,11 @@ def _each_width(table: Floats, data: Floats) -> Iterator[Check]:
             yield from _levels(what, empirical_p(seen, null), len(null), two_sided=True)
 
 
-def _combined(table: Floats, data: Floats, combine: Combine) -> Iterator[Check]:
-    for s, name in enumerate(STATISTICS):
-        null, seen = table[:, s], data[:, s]
+def _combined(table: Table, data: Table, combine: Combine) -> Iterator[Check]:
+    for name, null in table.items():
+        if name == SCAN:
+            continue
+        seen = data[name]
         joint = pooled_p(np.concatenate([null, seen]))
         for rule in RULES:
             what = f"{name}, {rule} over widths"
@@ -89,23 +100,23 @@ def _combined(table: Floats, data: Floats, combine: Combine) -> Iterator[Check]:
             yield from _levels(what, p, len(null), two_sided=False)
 
 
-def _small(table: Floats, data: Floats, combine: Combine) -> Iterator[Check]:
+def _small(table: Table, data: Table, combine: Combine) -> Iterator[Check]:
     """Split toys into small tables, each with its share of the data sets."""
-    count = len(table) // SMALL
-    if not count:
-        return
-    parts = np.array_split(np.arange(len(data)), count)
-    for s, name in enumerate(STATISTICS):
+    for name, seen in data.items():
+        count = len(table[name]) // SMALL
+        if name == SCAN or not count:
+            continue
+        parts = np.array_split(np.arange(len(seen)), count)
         for rule in RULES:
             hits, laws = 0, []
             for i, rows in enumerate(parts):
-                null = table[i * SMALL : (i + 1) * SMALL, s]
-                p = np.array([combine(data[j, s], null, rule) for j in rows])
+                null = table[name][i * SMALL : (i + 1) * SMALL]
+                p = np.array([combine(seen[j], null, rule) for j in rows])
                 hits += int(np.count_nonzero(p <= SMALL_LEVEL + 1e-12))
                 laws.append(hit_law(len(rows), SMALL, SMALL_LEVEL))
             yield Check(
                 f"{name}, {rule} over widths, {count} tables of {SMALL}: p ≤ {SMALL_LEVEL:g}",
-                f"{hits} of {len(data)}",
+                f"{hits} of {len(seen)}",
                 min(1.0, float(reduce(np.convolve, laws)[hits:].sum())),
             )
 
@@ -152,7 +163,7 @@ def own_tables(ranks: dict[str, NDArray[np.int64]], toys: int) -> list[Check]:
     """
     checks = []
     for what, rank in ranks.items():
-        two_sided = "width " in what
+        two_sided = "over widths" not in what
         p = rank / (toys + 1)
         if two_sided:
             # Both laws move in the same steps; the usual p-value then errs on the safe side.

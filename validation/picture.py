@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import cycle
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,8 +12,8 @@ from numpy.typing import NDArray
 
 from gofstream.inference.combine import combined_p
 from gofstream.report.plots import SERIES
-from gofstream.statistics import STATISTICS
 from validation.alarms import Alarms
+from validation.checks import Table
 
 Floats = NDArray[np.float64]
 
@@ -25,13 +26,13 @@ class Case:
     toys: float
 
     @classmethod
-    def of(cls, table: Floats, data: Floats) -> Case:
+    def of(cls, table: Table, data: Table) -> Case:
         """Combine the widths by the smallest p."""
         p = {
-            name: np.array([combined_p(t, table[:, s]) for t in data[:, s]])
-            for s, name in enumerate(STATISTICS)
+            name: np.array([combined_p(t, table[name]) for t in seen])
+            for name, seen in data.items()
         }
-        return cls(p, len(table))
+        return cls(p, len(table["all"]))
 
 
 def draw(seeds: Mapping[int, Mapping[str, Case]]) -> Figure:
@@ -42,9 +43,12 @@ def draw(seeds: Mapping[int, Mapping[str, Case]]) -> Figure:
     alpha = np.geomspace(0.005, 1, 200)
     for row, (seed, curves) in zip(panels, seeds.items(), strict=True):
         for axes, case in zip(row, cases, strict=True):
-            for colour, (name, p) in zip(SERIES, curves[case].p.items(), strict=False):
+            for colour, (name, p) in zip(cycle(SERIES), curves[case].p.items(), strict=False):
+                style = "--" if " + " in name else "-"
                 share = np.searchsorted(np.sort(p), alpha + 1e-12, side="right") / len(p)
-                axes.step(alpha, share / alpha, where="post", color=colour, lw=1.4, label=name)
+                axes.step(
+                    alpha, share / alpha, where="post", color=colour, ls=style, lw=1.4, label=name
+                )
             spread = 2 * np.sqrt((1 - alpha) / alpha * (1 / len(p) + 1 / curves[case].toys))
             axes.fill_between(alpha, 1 - spread, 1 + spread, color="0.85", lw=0, zorder=0)
             axes.axhline(1, color="0.4", lw=1)

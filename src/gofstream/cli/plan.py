@@ -62,11 +62,12 @@ def _show(found: Forecast) -> None:
             duration(each.prepare_seconds),
             duration(each.block_seconds),
         )
+    table.add_row("scan", "", "", "", duration(found.grid_seconds), duration(found.scan_seconds))
     console.print(table)
     wanted = found.wanted
     console.print(
-        f"{wanted.toys} toys in {found.blocks} blocks of {found.toys_per_block} at each width, on "
-        f"{wanted.workers} workers as fast as the cores of this machine:"
+        f"{wanted.toys} toys in {found.blocks} blocks of {found.toys_per_block} at each width and "
+        f"for the scan, on {wanted.workers} workers as fast as the cores of this machine:"
     )
     console.print(f"  time   about {duration(found.seconds)}")
     console.print(f"  memory {readable_bytes(found.memory)} for each process, at one block a time")

@@ -23,9 +23,9 @@ from gofstream.cli.options import (
 )
 from gofstream.errors import InputError
 from gofstream.files import write_whole
+from gofstream.inference.result import VERDICTS
 from gofstream.inference.study import PowerStudy, power_study
 from gofstream.report.plots import plot_power
-from gofstream.statistics import STATISTICS
 from gofstream.toys.sources import Pool
 
 
@@ -100,7 +100,10 @@ def power(
 def _tell(
     found: PowerStudy[float], rates: tuple[float, ...], level: float, out: Path, running: Running
 ) -> None:
-    powers = {name: [found.power(name, level, rate) for rate in rates] for name in STATISTICS}
+    tests = {" + ".join(names): names for names in (*VERDICTS, *((n,) for n in found.null.names))}
+    powers = {
+        label: [found.power(names, level, rate) for rate in rates] for label, names in tests.items()
+    }
     content = {
         "level": level,
         "rates": list(rates),
@@ -113,9 +116,10 @@ def _tell(
     if running.json:
         click.echo(json.dumps(content))
     lines = [f"power at p ≤ {level:g} (95 % interval), all widths combined"]
+    longest = max(map(len, powers)) + 2
     for name, curve in powers.items():
         cells = [f"{p.value:.2f} ({p.low:.2f} to {p.high:.2f})" for p in curve]
-        lines.append(f"{name:<8}" + "  ".join(cells))
-    lines.insert(1, "rate    " + "  ".join(f"{rate:<19g}" for rate in rates))
+        lines.append(f"{name:<{longest}}" + "  ".join(cells))
+    lines.insert(1, f"{'rate':<{longest}}" + "  ".join(f"{rate:<19g}" for rate in rates))
     running.console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
     running.console.print(f"written: {out / 'power.json'} and {out / 'power.png'}", highlight=False)

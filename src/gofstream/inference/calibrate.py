@@ -14,11 +14,12 @@ from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.pvalues import LAWS, Law, PValue, p_value, with_p
 from gofstream.inference.rate import RateTest
-from gofstream.inference.result import StatisticResult, TestResult, complaints
+from gofstream.inference.result import VERDICTS, StatisticResult, TestResult, complaints
 from gofstream.sample import Sample
 from gofstream.statistics import STATISTICS
 from gofstream.toys.farm import Job, run
 from gofstream.toys.plan import Plan, check_sizes
+from gofstream.toys.scanning import SCAN
 
 Floats = NDArray[np.float64]
 
@@ -58,7 +59,9 @@ class Calibration:
         check_sizes(plan, batches)
         widths = plan.learner.widths
         learnt = tuple(plan.observe(plan.shared(width), width, batches) for width in widths)
-        t = np.stack([found.t[:, -1] for found in learnt], axis=1)
+        scanned = plan.scan(batches)
+        by_width = np.stack([found.t[:, -1] for found in learnt], axis=1)
+        t = dict(zip(STATISTICS, by_width, strict=True)) | {SCAN: scanned.t[-1:]}
         caveats: list[str] = []
         for found in learnt:
             caveats += complaints(
@@ -69,16 +72,20 @@ class Calibration:
         if self.table.unconverged:
             caveats.append(f"fits of toys that did not converge: {self.table.unconverged}")
         statistics = {
-            name: judge_statistic(t[s], self.table.statistic(name), laws[name], rule)
-            for s, name in enumerate(STATISTICS)
+            name: judge_statistic(values, self.table.statistic(name), laws.get(name), rule)
+            for name, values in t.items()
         }
         return TestResult(
             statistics=statistics,
             widths=widths,
             learnt=learnt,
+            scanned=scanned,
             null=self.table,
             rule=rule,
-            together=self._together(together, statistics, rule) if together else None,
+            verdicts={names: self._together(names, statistics, rule) for names in VERDICTS},
+            together=(tuple(together), self._together(together, statistics, rule))
+            if together
+            else None,
             rate=rate,
             source=plan.source_name,
             expected=float(plan.expected.sum()),
@@ -89,11 +96,11 @@ class Calibration:
 
     def _together(
         self, names: Sequence[str], found: Mapping[str, StatisticResult], rule: Rule
-    ) -> tuple[tuple[str, ...], PValue]:
+    ) -> PValue:
         null = np.concatenate([self.table.statistic(name) for name in names], axis=1)
         t = np.concatenate([found[name].t for name in names])
         each = [p for name in names for p in found[name].p]
-        return tuple(names), _combine(t, null, each, rule)
+        return _combine(t, null, each, rule)
 
 
 def calibrate(
@@ -126,7 +133,7 @@ def calibrate(
     return Calibration(plan, file.load(toys))
 
 
-def judge_statistic(t: Floats, null: Floats, law: Law, rule: Rule) -> StatisticResult:
+def judge_statistic(t: Floats, null: Floats, law: Law | None, rule: Rule) -> StatisticResult:
     """Compare t, by width, with that of toys (B, widths): p at each width, and over all."""
     each = tuple(p_value(float(value), null[:, k], law) for k, value in enumerate(t))
     return StatisticResult(tuple(t.tolist()), each, _combine(t, null, each, rule))

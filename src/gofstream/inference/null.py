@@ -3,9 +3,11 @@
 Format, version 1: an SQLite file. Table `about` (key, value) holds JSON; `blocks` (width, block,
 unconverged, t) holds, for each width index and block of toys, little-endian float64 numbers in the
 order toy, statistic, number of batches; which statistics, stands in `about` under `statistics`, and
-where it does not they are the six of METHOD §3. A block is written in one transaction, so a file is
-whole whatever happens to the program that writes it; blocks that are missing can be added at any
-time.
+where it does not they are the six of METHOD §3. If `about` has `scan`, the number of its rule,
+there is one index more than widths, with the scan as its only statistic. A block is written in one
+transaction, so a file is whole whatever happens to the program that writes it; blocks that are
+missing can be added at any time, those of the scan to a file that was made before there was one, or
+in place of those by an older rule.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 
 from gofstream.errors import FormatError, InputError, nearest_names, short
 from gofstream.statistics import STATISTICS
+from gofstream.toys.scanning import SCAN
 
 Floats = NDArray[np.float64]
 
@@ -39,31 +42,41 @@ class NullTable:
     t : (B, statistics, widths, N_b).
     about : what the toys were made with.
     unconverged : fits that did not converge.
+    scan : (B, N_b) the statistic that has no width, if it was made.
     """
 
     t: Floats
     about: Mapping[str, Any]
     unconverged: int
+    scan: Floats | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The statistics, in their order."""
+        return statistics_in(self.about) + ([] if self.scan is None else [SCAN])
 
     def statistic(self, name: str, batches: int | None = None) -> Floats:
         """Values of one statistic after so many batches (default: all): (B, widths).
+
+        The scan has no width, and one column.
 
         Raises
         ------
         InputError
             If there is no such statistic, or no such number of batches.
         """
-        names = statistics_in(self.about)
-        if name not in names:
-            raise InputError(f"no statistic is called {name!r}; {nearest_names(name, names)}")
+        if name not in self.names:
+            raise InputError(f"no statistic is called {name!r}; {nearest_names(name, self.names)}")
         after = self.t.shape[3] if batches is None else batches
         if not 1 <= after <= self.t.shape[3]:
             raise InputError(f"batches is {after}; these toys have 1 to {self.t.shape[3]}")
-        return np.asarray(self.t[:, names.index(name), :, after - 1])
+        if name == SCAN and self.scan is not None:
+            return self.scan[:, after - 1 : after]
+        return np.asarray(self.t[:, self.names.index(name), :, after - 1])
 
 
 def statistics_in(about: Mapping[str, Any]) -> list[str]:
-    """Name the statistics of a null, in their order.
+    """Name the statistics of a null that have a width, in their order.
 
     Examples
     --------
@@ -113,22 +126,29 @@ class NullFile:
         )
         stored = dict(connection.execute("SELECT key, value FROM about"))
         wanted = {key: json.dumps(value, sort_keys=True) for key, value in self.about.items()}
-        if not stored:
-            connection.executemany("INSERT INTO about VALUES (?, ?)", wanted.items())
-        connection.execute("COMMIT")
+        rescan = stored and SCAN in wanted and _older(stored.get(SCAN), wanted[SCAN])
         for key in ("format", "version", *wanted) if stored else ():
+            if key == SCAN and rescan:
+                continue  # from before this scan: its blocks can be made, and the fits are kept
             if stored.get(key) != wanted[key]:
                 raise FormatError(
                     f"{self.path} was made with another {key}: {short(stored.get(key))} there, "
                     f"{short(wanted[key])} here; give another file, or make this one anew"
                 )
+        if rescan:
+            which = len(self.about["widths"])
+            connection.execute("DELETE FROM blocks WHERE width = ?", (which,))
+            connection.execute("DELETE FROM about WHERE key = ?", (SCAN,))
+        new = {key: value for key, value in wanted.items() if key not in stored or key == SCAN}
+        connection.executemany("INSERT OR IGNORE INTO about VALUES (?, ?)", new.items())
+        connection.execute("COMMIT")
 
     def blocks(self) -> set[tuple[int, int]]:
-        """Tell which (width, block) are there."""
+        """Tell which (pass, block) are there: the widths, and the scan."""
         with self._connect() as connection:
             return set(connection.execute("SELECT width, block FROM blocks"))
 
-    def put(self, width: int, block: int, t: Floats, unconverged: int) -> None:
+    def put(self, which: int, block: int, t: Floats, unconverged: int) -> None:
         """Keep one block, for good once this returns.
 
         Raises
@@ -141,7 +161,7 @@ class NullFile:
             with self._connect() as connection:
                 connection.execute(
                     "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?)",
-                    (width, block, unconverged, data),
+                    (which, block, unconverged, data),
                 )
         except sqlite3.OperationalError as error:
             raise OSError(f"{self.path} cannot be written ({error}); make room for it") from error
@@ -154,30 +174,39 @@ class NullFile:
         FormatError
             If a block is missing or of the wrong length.
         """
-        widths, batches = len(self.about["widths"]), len(self.about["expected"])
-        size, names = int(self.about["toys_per_block"]), statistics_in(self.about)
-        count = -(-toys // size)
-        t = np.empty((count * size, len(names), widths, batches))
-        unconverged = 0
+        widths, names = len(self.about["widths"]), statistics_in(self.about)
+        parts, missed = zip(
+            *(self._pass(which, toys, len(names)) for which in range(widths)), strict=True
+        )
+        scan = self._pass(widths, toys, 1)[0][:, 0] if SCAN in self.about else None
+        return NullTable(np.stack(parts, axis=2), self.about, sum(missed), scan)
+
+    def _pass(self, which: int, toys: int, statistics: int) -> tuple[Floats, int]:
+        """Read toys of one width, or of the scan: (toys, statistics, N_b), and fits that failed."""
+        size, batches = int(self.about["toys_per_block"]), len(self.about["expected"])
+        parts, unconverged = [], 0
         with self._connect() as connection:
-            for width in range(widths):
-                for block in range(count):
-                    row = connection.execute(
-                        "SELECT unconverged, t FROM blocks WHERE width = ? AND block = ?",
-                        (width, block),
-                    ).fetchone()
-                    if row is None or len(row[1]) != 8 * size * len(names) * batches:
-                        state = "missing" if row is None else "damaged"
-                        raise FormatError(
-                            f"{self.path}: block {block} of width {width} is {state}; run the "
-                            "calibration again to complete it"
-                        )
-                    values = np.frombuffer(row[1], dtype="<f8")
-                    t[block * size : (block + 1) * size, :, width] = values.reshape(
-                        size, len(names), batches
+            for block in range(-(-toys // size)):
+                row = connection.execute(
+                    "SELECT unconverged, t FROM blocks WHERE width = ? AND block = ?",
+                    (which, block),
+                ).fetchone()
+                if row is None or len(row[1]) != 8 * size * statistics * batches:
+                    state = "missing" if row is None else "damaged"
+                    where = f"width {which}" if which < len(self.about["widths"]) else "the scan"
+                    raise FormatError(
+                        f"{self.path}: block {block} of {where} is {state}; run the calibration "
+                        "again to complete it"
                     )
-                    unconverged += row[0]
-        return NullTable(t[:toys], self.about, unconverged)
+                values = np.frombuffer(row[1], dtype="<f8")
+                parts.append(values.reshape(size, statistics, batches))
+                unconverged += row[0]
+        return np.concatenate(parts)[:toys], unconverged
+
+
+def _older(stored: str | None, wanted: str) -> bool:
+    """Tell whether a file has no scan, or one by an older rule."""
+    return stored is None or (stored.isdecimal() and int(stored) < int(wanted))
 
 
 def describe_null(path: Path) -> dict[str, Any]:
@@ -199,7 +228,8 @@ def describe_null(path: Path) -> dict[str, Any]:
             blocks = dict(file.execute("SELECT width, count(*) FROM blocks GROUP BY width"))
         if about["format"] != FORMAT:
             raise KeyError("format")
-        fewest = min(blocks.get(width, 0) for width in range(len(about["widths"])))
+        passes = len(about["widths"]) + (SCAN in about)
+        fewest = min(blocks.get(which, 0) for which in range(passes))
         return about | {"toys": fewest * int(about["toys_per_block"])}
     except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{path} is not a whole null file ({error}); make it anew") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any
 
@@ -16,10 +16,16 @@ from gofstream.inference.null import NullTable
 from gofstream.inference.pvalues import PValue, z_score
 from gofstream.inference.rate import RateTest
 from gofstream.ratio.model import Aggregate
+from gofstream.scan.where import FoundWindow, best_windows
 from gofstream.toys.plan import Observed
+from gofstream.toys.scanning import SCAN, Scanned
 
-#: The strategy whose p-value stands for the whole test: it keeps everything and loses least.
-HEADLINE = "all"
+#: Statistics that share one p-value, over all their widths. `all` sums evidence over everything the
+#: models learnt, the scan looks for one thing at a time; together they miss least. The second is
+#: for those who cannot keep the data.
+VERDICTS = (("all", "scan"), ("sat", "next", "scan"))
+#: The verdict that stands for the whole test, and of it the strategy that has widths and models.
+HEADLINE, LEARNT = VERDICTS[0], "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,8 @@ class TestResult:
     statistics : results by name.
     widths : in scaled units.
     learnt : what the batches taught at each width.
+    scanned : what the scan found.
+    verdicts : one p-value for several statistics each; the first stands for the whole test.
     null : the pseudo-experiments behind every p-value.
     rule : how widths, and the statistics in ``together``, are combined.
     together : statistics that share one p-value, if asked for, and that p-value.
@@ -63,6 +71,8 @@ class TestResult:
     statistics: Mapping[str, StatisticResult]
     widths: tuple[float, ...]
     learnt: tuple[Observed, ...]
+    scanned: Scanned
+    verdicts: Mapping[tuple[str, ...], PValue]
     null: NullTable
     source: str
     expected: float
@@ -85,8 +95,8 @@ class TestResult:
 
     @property
     def pvalue(self) -> float:
-        """The p-value of `all` over all widths, with that of the rate if it was tested apart."""
-        p = self.statistics[HEADLINE].combined.p
+        """The p-value of `all` and the scan, with that of the rate if it was tested apart."""
+        p = self.verdicts[HEADLINE].p
         return p if self.rate is None else self.rate.with_shape(p)
 
     @property
@@ -97,7 +107,7 @@ class TestResult:
     @property
     def strongest(self) -> int:
         """The index of the width at which `all` is most surprising."""
-        p = [item.p for item in self.statistics[HEADLINE].p]
+        p = [item.p for item in self.statistics[LEARNT].p]
         return p.index(min(p))
 
     @property
@@ -106,14 +116,28 @@ class TestResult:
         return Aggregate(self.learnt[self.strongest].models)
 
     @property
+    def windows(self) -> tuple[FoundWindow, ...]:
+        """The best windows of the scan: where the data depart from the reference most locally."""
+        return best_windows(self.scanned.summary, self.learnt[0].models[0].scaling)
+
+    @property
+    def evidence(self) -> float | None:
+        """Natural logarithm of an e-value that needs no toys, where the scan has one.
+
+        None if labels are permuted or the reference is weighted.
+        """
+        summary = self.scanned.summary
+        return None if summary.grid.safe_drift is None else summary.log_e
+
+    @property
     def statistic(self) -> NDArray[np.float64]:
-        """T of `all`, by width."""
-        return np.array(self.statistics[HEADLINE].t)
+        """T of `all` by width, and of the scan."""
+        return np.concatenate([self.statistics[name].t for name in HEADLINE])
 
     @property
     def null_distribution(self) -> NDArray[np.float64]:
-        """T of `all` in the pseudo-experiments: (toys, widths)."""
-        return self.null.statistic(HEADLINE)
+        """The same of the pseudo-experiments: (toys, widths + 1)."""
+        return np.concatenate([self.null.statistic(name) for name in HEADLINE], axis=1)
 
     def __str__(self) -> str:
         """Write a table for the terminal."""
@@ -122,15 +146,23 @@ class TestResult:
     def _repr_html_(self) -> str:
         """Write a table for a notebook."""
         head = "".join(f"<th>σ = {width:.3g}</th>" for width in self.widths)
+        across = len(self.widths)
+
+        def row(name: str, cells: str, p: PValue) -> str:
+            last = f"<td><b>{escape(_p(p))}</b><br>{escape(_z(p))}</td>"
+            return f"<tr><td>{escape(name)}</td>{cells}{last}</tr>"
+
         body = "".join(
-            f"<tr><td>{escape(name)}</td>"
-            + "".join(
-                f"<td>{t:.1f}<br>{escape(_p(p))}</td>"
+            row(" + ".join(names), f'<td colspan="{across}"></td>', p)
+            for names, p in self.verdicts.items()
+        )
+        for name, result in self.statistics.items():
+            wide = f' colspan="{across}"' if name == SCAN else ""
+            cells = "".join(
+                f"<td{wide}>{t:.1f}<br>{escape(_p(p))}</td>"
                 for t, p in zip(result.t, result.p, strict=True)
             )
-            + f"<td><b>{escape(_p(result.combined))}</b><br>{escape(_z(result.combined))}</td></tr>"
-            for name, result in self.statistics.items()
-        )
+            body += row(name, cells, result.combined)
         notes = "".join(f"<li>{escape(note)}</li>" for note in self._notes())
         return (
             f"<p>{escape(self._headline())}</p><table><tr><th>statistic (t, p)</th>{head}"
@@ -152,6 +184,7 @@ class TestResult:
             }
 
         return {
+            "verdicts": {" + ".join(names): plain(p) for names, p in self.verdicts.items()},
             "statistics": {
                 name: {
                     "t": list(result.t),
@@ -175,6 +208,8 @@ class TestResult:
             "expected": self.expected,
             "observed": self.observed,
             "shape_only": self.shape_only,
+            "windows": [asdict(window) for window in self.windows],
+            "evidence": self.evidence,
             "caveats": list(self.caveats),
         }
 
@@ -189,10 +224,16 @@ class TestResult:
 
     def _rows(self) -> list[str]:
         head = ["statistic", *(f"σ = {width:.3g}" for width in self.widths), "combined p", "Z"]
+        empty = [""] * len(self.widths)
         rows = [head]
+        rows += [[" + ".join(names), *empty, _p(p), _z(p)] for names, p in self.verdicts.items()]
         for name, result in self.statistics.items():
-            rows.append([name, *(f"{t:.1f}" for t in result.t), "", ""])
-            rows.append(["   p", *map(_p, result.p), _p(result.combined), _z(result.combined)])
+            last = [_p(result.combined), _z(result.combined)]
+            if name == SCAN:
+                rows.append([f"{name}, t = {result.t[0]:.1f}", *empty, *last])
+            else:
+                rows.append([name, *(f"{t:.1f}" for t in result.t), "", ""])
+                rows.append(["   p", *map(_p, result.p), *last])
         sizes = [max(len(row[k]) for row in rows) for k in range(len(head))]
         lines = [
             "  ".join(
@@ -207,20 +248,18 @@ class TestResult:
 
     def _notes(self) -> list[str]:
         notes = [f"combined: {RULES[self.rule]} over the widths, ranked among the toys alike"]
+        notes += [f"scan: {window}" for window in self.windows[:1]]
         if self.together is not None:
             names, p = self.together
             notes.append(f"{', '.join(names)} together: {p}")
         if self.rate is not None:
             notes.append(f"rate, tested apart: {self.rate}")
+            shape = " + ".join(HEADLINE)
             notes.append(
-                f"shape ({HEADLINE}) and rate together (Fisher): p = {self.pvalue:.3g}, "
+                f"shape ({shape}) and rate together (Fisher): p = {self.pvalue:.3g}, "
                 f"Z = {self.zscore:.2f}"
             )
-        if any(
-            p.extrapolated
-            for result in self.statistics.values()
-            for p in (*result.p, result.combined)
-        ):
+        if any(p.extrapolated for result in self.statistics.values() for p in result.p):
             notes.append("* extrapolated beyond the toys with a fitted law; read as a rough size")
             notes.append(self._laws())
         return [*notes, *self.caveats, "no systematic uncertainties are included"]
@@ -228,9 +267,9 @@ class TestResult:
     def _laws(self) -> str:
         """Say how well the laws that were used fit the toys."""
         used = [
-            (p.law.ks_p, p.law.tail_ratio, f"{p.law.law} for {name} at σ = {width:.3g}")
+            (p.law.ks_p, p.law.tail_ratio, f"{p.law.law} for {name}{self._at(name, k)}")
             for name, result in self.statistics.items()
-            for width, p in zip(self.widths, result.p, strict=True)
+            for k, p in enumerate(result.p)
             if p.extrapolated and p.law is not None
         ]
         worst, _, which = min(used)
@@ -239,6 +278,9 @@ class TestResult:
             f"  least KS p of the laws used: {worst:.2g} ({which}); toys beyond their 5 % points: "
             f"{min(tails):.2f} to {max(tails):.2f} times as many as predicted"
         )
+
+    def _at(self, name: str, k: int) -> str:
+        return "" if name == SCAN else f" at σ = {self.widths[k]:.3g}"
 
 
 def complaints(width: float, converged: Sequence[bool], uncovered: int) -> list[str]:

@@ -18,6 +18,7 @@ from gofstream.inference.power import MedianZ, Power, median_z, power
 from gofstream.inference.pvalues import empirical_p
 from gofstream.toys.farm import Job, run
 from gofstream.toys.plan import ReferencePlan
+from gofstream.toys.scanning import SCAN
 from gofstream.toys.sources import Injected, Source
 
 Floats = NDArray[np.float64]
@@ -60,6 +61,8 @@ class PowerStudy(Generic[Signal]):
         widths = self.null.t.shape[2]
         if width is not None and not 0 <= width < widths:
             raise InputError(f"width is {width}; it is an index, from 0 to {widths - 1}")
+        if width is not None and SCAN in names:
+            raise InputError("the scan has no width; ask for it without one")
 
         def columns(table: NullTable) -> Floats:
             t = np.concatenate([table.statistic(name, batches) for name in names], axis=1)
@@ -128,6 +131,11 @@ def power_study(
     )
 
 
+def signal_stream(name: object) -> str:
+    """Name the stream of seeds that toys of an alternative have."""
+    return f"signal {name}"
+
+
 def study(
     plan: ReferencePlan,
     alternatives: Mapping[Signal, Source],
@@ -156,7 +164,7 @@ def study(
             plan,
             source=source,
             source_name=f"{plan.source_name} with signal {name}",
-            stream=f"signal {name}",
+            stream=signal_stream(name),
         )
         signals[name] = NullFile(folder / f"signal-{name}.null", other.about())
         jobs.append(Job(other, signal_toys, signals[name]))

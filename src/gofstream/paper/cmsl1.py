@@ -89,17 +89,10 @@ class Reach:
 
 def summary(context: Context) -> Outcome:
     """Figure summary-cms-l1: median Z of every strategy for four signals."""
-    folder = None
-    if context.full:
-        folder = data_folder("cmsl1") / f"made-{EVENTS}-seed1"
-        with (
-            context.bars("cmsl1: making events with Pythia") as bar,
-            process_workers() as workers,
-        ):
-            cmsl1.make(folder, events=EVENTS, seed=1, executor=workers, progress=bar)
+    folder = made(context)
     figures, numbers, claims, tables = {}, {}, [], []
     for ending, size in (LARGE if context.full else SMALL).items():
-        study = _study(context, ending, size, folder)
+        study = splits(context, ending, size, folder).compare(context).studies[BATCHES]
         compared = Comparison({BATCHES: study})
         found = {
             signal: {
@@ -125,6 +118,16 @@ def summary(context: Context) -> Outcome:
     return Outcome(figures, about | numbers, claims, "\n\n".join(tables))
 
 
+def made(context: Context) -> Path | None:
+    """Make the events of the full version; the quick one has those that are shipped."""
+    if not context.full:
+        return None
+    folder = data_folder("cmsl1") / f"made-{EVENTS}-seed1"
+    with context.bars("cmsl1: making events with Pythia") as bar, process_workers() as workers:
+        cmsl1.make(folder, events=EVENTS, seed=1, executor=workers, progress=bar)
+    return folder
+
+
 def _figure(found: Mapping[str, Mapping[str, list[Reach]]], title: str) -> Figure:
     figure = Figure(figsize=(12, 4.6), layout="constrained")
     figure.suptitle(title, fontsize=11)
@@ -137,7 +140,14 @@ def _figure(found: Mapping[str, Mapping[str, list[Reach]]], title: str) -> Figur
     return figure
 
 
-def _study(context: Context, ending: str, size: Size, folder: Path | None) -> PowerStudy[str]:
+def splits(context: Context, ending: str, size: Size, folder: Path | None) -> Splits:
+    """Say which toys a study of some size has.
+
+    Parameters
+    ----------
+    ending : of its name.
+    folder : of the events, as `made` gives it.
+    """
     rng = np.random.default_rng(context.seed)
     events = cmsl1.read("sm", folder)
     signals = {name: cmsl1.read(name, folder) for name in cmsl1.SIGNALS}
@@ -147,7 +157,7 @@ def _study(context: Context, ending: str, size: Size, folder: Path | None) -> Po
     training, rest = cmsl1.split(events, size.n_reference, rng)
     pool = Pool(cmsl1.varying(rest.sample))
     pool.check(size.expected)
-    splits = Splits(
+    return Splits(
         name="-".join(filter(None, ("cmsl1", ending))),
         reference=cmsl1.varying(training.sample),
         nominal=pool,
@@ -163,7 +173,6 @@ def _study(context: Context, ending: str, size: Size, folder: Path | None) -> Po
         settings={BATCHES: preset("cmsl1").settings.changed(n_centres=size.centres)},
         toys=context.count(QUICK, FULL),
     )
-    return splits.compare(context).studies[BATCHES]
 
 
 def _reach(study: PowerStudy[str], name: str, signal: str) -> Reach:

@@ -70,6 +70,11 @@ def size_of(context: Context) -> Size:
 
 def compare(context: Context) -> Comparison:
     """Make the toys that all three power figures share."""
+    return splits(context).compare(context)
+
+
+def splits(context: Context) -> Splits:
+    """Say which toys these are, and make the events that they are drawn from."""
     size = size_of(context)
     rng = np.random.default_rng(context.seed)
     events = dimuon5d.read("sm", size.folder)
@@ -92,7 +97,7 @@ def compare(context: Context) -> Comparison:
         expected=size.expected,
         settings=size.settings,
         toys=context.count(QUICK, FULL),
-    ).compare(context)
+    )
 
 
 def alternative(benchmark: Benchmark, nominal: Source, folder: Path | None, grown: float) -> Source:

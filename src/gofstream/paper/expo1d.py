@@ -50,6 +50,11 @@ def strengths(context: Context) -> dict[str, Signal]:
 
 def compare(context: Context) -> Comparison:
     """Make the toys that all three power figures share."""
+    return splits(context).compare(context)
+
+
+def splits(context: Context) -> Splits:
+    """Say which toys these are."""
     size = preset("expo1d")
     shrink = 1 if context.full else SHRINK
     rng = np.random.default_rng(context.seed)
@@ -66,7 +71,7 @@ def compare(context: Context) -> Comparison:
         expected=size.expected / shrink,
         settings=dict.fromkeys(BATCHES, size.settings),
         toys=context.count(QUICK, FULL),
-    ).compare(context)
+    )
 
 
 def labels(context: Context) -> dict[str, str]:

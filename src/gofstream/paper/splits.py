@@ -30,6 +30,7 @@ class Splits:
     expected : N(R) of all batches together.
     settings : for each number of batches.
     toys : how many without and with signal.
+    with_scan : whether they are scanned too, which the paper does not know.
     """
 
     name: str
@@ -40,27 +41,45 @@ class Splits:
     expected: float
     settings: Mapping[int, Settings]
     toys: tuple[int, int]
+    with_scan: bool = False
+
+    @property
+    def parts(self) -> int:
+        """How many parts every toy is drawn in."""
+        return max(self.settings)
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """Toys with a signal, by name."""
+        return {name: Merged(source, self.parts) for name, source in self.alternatives.items()}
+
+    def plan(self, batches: int, seed: int) -> ReferencePlan:
+        """Plan the toys without signal in so many batches."""
+        share = self.expected / batches
+        learner = Learner.prepare(
+            self.reference,
+            self.settings[batches],
+            expected=share,
+            rng=np.random.default_rng(seed),
+        )
+        return ReferencePlan(
+            learner,
+            Merged(self.nominal, self.parts),
+            f"{self.nominal_name}, drawn in {self.parts} parts",
+            np.full(batches, share),
+            seed,
+            with_scan=self.with_scan,
+        )
 
     def compare(self, context: Context) -> Comparison:
         """Make what toys are missing, and compare."""
-        parts = max(self.settings)
         studies: dict[float, PowerStudy[str]] = {}
-        for batches, settings in self.settings.items():
-            share = self.expected / batches
-            learner = Learner.prepare(
-                self.reference, settings, expected=share, rng=np.random.default_rng(context.seed)
-            )
-            plan = ReferencePlan(
-                learner,
-                Merged(self.nominal, parts),
-                f"{self.nominal_name}, drawn in {parts} parts",
-                np.full(batches, share),
-                context.seed,
-            )
+        for batches in self.settings:
+            plan = self.plan(batches, context.seed)
             with context.bars(f"{self.name}: toys, N_b = {batches}") as bar:
                 studies[batches] = study(
                     plan,
-                    {name: Merged(source, parts) for name, source in self.alternatives.items()},
+                    self.sources,
                     toys=self.toys[0],
                     signal_toys=self.toys[1],
                     folder=context.folder(self.name) / f"{batches}-batches",

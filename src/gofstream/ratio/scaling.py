@@ -134,6 +134,50 @@ class Scaling:
         values = sample.values[rows].astype(np.float64)
         return np.stack(list(_features(values, self)), axis=1) if self.periodic else values
 
+    def invert(self, point: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Give the columns of one scaled point, in the user's units.
+
+        Examples
+        --------
+        >>> Scaling.learn(Sample.from_array([1.0, 3.0])).invert(np.array([2.0]))
+        array([4.])
+        """
+        features = iter((point * self.scale + self.shift).tolist())
+        found = []
+        for column in self.columns:
+            if column in self.periodic:
+                cosine, sine = next(features), next(features)
+                found.append(np.arctan2(sine, cosine))
+            else:
+                found.append(next(features))
+        return np.array(found)
+
+    def lengths(self, width: float) -> NDArray[np.float64]:
+        """Give a scaled length in the units of every column; that of an angle is an arc, about.
+
+        Examples
+        --------
+        >>> Scaling.learn(Sample.from_array([10.0, 30.0])).lengths(0.5)
+        array([5.])
+        """
+        return width * self.by_column(self.scale)
+
+    def by_column(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Give one number for each column, from one for each feature: an angle gets the larger.
+
+        Examples
+        --------
+        >>> Scaling.learn(Sample.from_array([1.0, 3.0])).by_column(np.array([7.0]))
+        array([7.])
+        """
+        each = iter(values.tolist())
+        return np.array(
+            [
+                max(next(each), next(each)) if column in self.periodic else next(each)
+                for column in self.columns
+            ]
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Write as plain lists and strings, from which `from_dict` restores every bit."""
         return {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -17,17 +18,18 @@ from gofstream.report.record import (
     Chance,
     Null,
     Pair,
+    Place,
     Provenance,
     Rate,
     Record,
     Region,
     Statistic,
     Width,
+    Window,
 )
 from gofstream.report.views import column_view, pair_view
 from gofstream.report.where import Side, most_anomalous, regions
 from gofstream.sample import Sample
-from gofstream.statistics import STATISTICS
 
 Table = Mapping[str, NDArray[Any]]
 
@@ -102,7 +104,7 @@ def examine(
         title=title,
         pvalue=result.pvalue,
         zscore=float(result.zscore) if result.pvalue < 1 else None,
-        extrapolated=result.statistics[HEADLINE].combined.extrapolated,
+        extrapolated=result.verdicts[HEADLINE].extrapolated,
         level=level,
         rule=result.rule,
         toys=result.toys,
@@ -115,7 +117,10 @@ def examine(
         if result.rate is None
         else Rate(expected=result.rate.expected, observed=result.rate.observed, p=result.rate.p),
         caveats=caveats,
-        statistics={name: _statistic(result, name) for name in STATISTICS},
+        verdicts={" + ".join(names): _chance(p) for names, p in result.verdicts.items()},
+        statistics={name: _statistic(result, name) for name in result.statistics},
+        windows=tuple(_windows(result, units)),
+        evidence=result.evidence,
         widths=tuple(_widths(result)),
         shown=result.widths[result.strongest],
         columns=tuple(
@@ -171,6 +176,15 @@ def _statistic(result: TestResult, name: str) -> Statistic:
     )
 
 
+def _windows(result: TestResult, units: Mapping[str, str]) -> Iterator[Window]:
+    for found in result.windows:
+        content = asdict(found)
+        content["places"] = tuple(
+            Place(**place, unit=units.get(place["column"], "")) for place in content["places"]
+        )
+        yield Window(**content)
+
+
 def _chance(p: PValue) -> Chance:
     return Chance(
         p=p.p,
@@ -205,4 +219,5 @@ def _storage(result: TestResult, data: Sample) -> dict[str, int]:
         "one": models + row * result.batches[0],
         "sat": models,
         "next": models,
+        "scan": len(result.scanned.summary.to_bytes()),
     }

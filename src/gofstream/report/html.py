@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from gofstream.inference.result import HEADLINE, RULES
+from gofstream.inference.result import RULES
 from gofstream.report import words
 from gofstream.report.histograms import column_figure, pair_figure
 from gofstream.report.pictures import null_figure, p_figure, storage_figure
@@ -26,6 +26,7 @@ QUESTIONS = {
     "one": "the first batch, by the aggregate",
     "sat": "the aggregate against the reference",
     "next": "each batch, by what came before it",
+    "scan": "all batches, one window at a time",
 }
 
 
@@ -57,11 +58,12 @@ def render(record: Record) -> str:
         "interval": words.interval,
         "size": words.size,
         "shell": shlex.join,
+        "place": words.place_text,
+        "e": words.e_text,
         "json": lambda value: json.dumps(value, ensure_ascii=False),
     }
     page = environment.get_template("report.html.j2").render(
         record=record,
-        headline=HEADLINE,
         questions=QUESTIONS,
         rule=RULES[record.rule],
         verdict=words.verdict(record),

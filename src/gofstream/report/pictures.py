@@ -18,6 +18,7 @@ from gofstream.report.plots import BLACK, BLUE, ORANGE, SERIES, SKY
 from gofstream.report.record import Chance, Null, Record
 from gofstream.report.style import ACROSS, look, name_decades, plain
 from gofstream.report.words import p_text, size
+from gofstream.toys.scanning import SCAN
 
 MARKERS = "os^Dv<>pXhP*"
 #: Where a p-value of one stands, which has no Z.
@@ -32,18 +33,22 @@ def p_figure(record: Record) -> Figure:
     An open marker is extrapolated. Widths of one strategy stand below each other, so that equal
     values do not hide each other.
     """
-    names = list(record.statistics)
-    lines = len(record.widths) + 1
+    rows: dict[str, tuple[tuple[Chance, ...], Chance]] = {
+        name: ((), together) for name, together in record.verdicts.items()
+    }
+    for name, found in record.statistics.items():
+        rows[name] = (() if name == SCAN else found.p, found.combined)
+    names, lines = list(rows), len(record.widths) + 1
     with look():
         figure = Figure(figsize=(ACROSS, 1.5 + (0.22 + 0.075 * lines) * len(names)))
         figure.set_layout_engine("constrained")
         axes = figure.subplots()
-        for row, found in enumerate(record.statistics.values()):
+        for row, (each, together) in enumerate(rows.values()):
             if row % 2:
                 axes.axhspan(row - 0.5, row + 0.5, color="0.955", lw=0, zorder=0)
-            for k, chance in enumerate((*found.p, found.combined)):
-                height = row + 0.72 * ((k + 0.5) / lines - 0.5)
-                _mark(axes, chance, height, k if k < len(found.p) else None)
+            for k, chance in enumerate(each):
+                _mark(axes, chance, row + 0.72 * ((k + 0.5) / lines - 0.5), k)
+            _mark(axes, together, row + (0.36 - 0.36 / lines if each else 0.0), None)
         axes.axvline(0, color="0.75", lw=0.8, zorder=1)
         if record.level is not None:
             axes.axvline(float(z_score(record.level)), color=BLACK, lw=1, ls="--", zorder=1)
@@ -83,7 +88,7 @@ def _series(width: int) -> tuple[str, str]:
 def _p_axis(axes: Axes) -> None:
     """Write p above Z, at few places."""
     low, high = axes.get_xlim()
-    places = [z for z in MaxNLocator(5, integer=True).tick_values(low, high) if low <= z <= high]
+    places = [z for z in MaxNLocator(3, integer=True).tick_values(low, high) if low <= z <= high]
     p = np.asarray(stats.norm.sf(places))
     upper = axes.secondary_xaxis("top")
     upper.xaxis.set_major_locator(FixedLocator([z for z, x in zip(places, p, strict=True) if x]))
@@ -133,9 +138,8 @@ def null_figure(record: Record, strategy: str) -> Figure:
         ):
             _draw_null(axes, null)
             mark = " *" if chance.extrapolated else ""
-            axes.set_title(
-                f"σ = {width.width:.3g}\np = {p_text(chance.p)}{mark}", fontsize=9, pad=4
-            )
+            at = "" if strategy == SCAN else f"σ = {width.width:.3g}\n"
+            axes.set_title(f"{at}p = {p_text(chance.p)}{mark}", fontsize=9, pad=4)
         for axes in panels[len(found.null) :]:
             axes.set_axis_off()
         foot = "test statistic t" + (

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from gofstream.inference.null import NullTable
 from gofstream.inference.power import Power
 from gofstream.inference.result import TestResult
+from gofstream.toys.scanning import SCAN
 
 Floats = NDArray[np.float64]
 
@@ -186,7 +187,7 @@ def plot_power(
 def draw_powers(axes: Axes, curves: Mapping[str, Sequence[Power]], x: Sequence[float]) -> None:
     """Draw curves of power with their 95 % intervals into one panel."""
     for (name, curve), colour, marker in zip(
-        curves.items(), itertools.cycle(SERIES), itertools.cycle("os^Dv*X"), strict=False
+        curves.items(), itertools.cycle(SERIES), itertools.cycle("os^Dv*XPh"), strict=False
     ):
         axes.plot(x, [point.value for point in curve], color=colour, marker=marker, label=name)
         axes.fill_between(
@@ -209,7 +210,9 @@ def plot_null(table: NullTable, result: TestResult, title: str) -> Figure:
     figure.suptitle(f"{title}\nblue: {result.toys} toys; line: observed, with its p-value")
     for row, name in zip(panels, names, strict=True):
         toys, found = table.statistic(name), result.statistics[name]
-        for k, axes in enumerate(row):
+        for axes in row[toys.shape[1] :]:  # the scan has no width
+            axes.set_axis_off()
+        for k, axes in enumerate(row[: toys.shape[1]]):
             axes.hist(toys[:, k], bins=20, color=SKY)
             axes.axvline(found.t[k], color=ORANGE, lw=2)
             ends = [min(toys[:, k].min(), found.t[k]), max(toys[:, k].max(), found.t[k])]
@@ -220,8 +223,11 @@ def plot_null(table: NullTable, result: TestResult, title: str) -> Figure:
             axes.set_yticks([])
             axes.tick_params(labelsize=8)
         row[0].set_ylabel(name, fontsize=11)
-    for axes, width in zip(panels[-1], widths, strict=True):
+    with_widths = [row for row, name in zip(panels, names, strict=True) if name != SCAN]
+    for axes, width in zip(with_widths[-1], widths, strict=True):
         axes.set_xlabel(f"t at σ = {width:.3g}")
+    if names[-1] == SCAN:
+        panels[-1, 0].set_xlabel("t")
     if any(p.extrapolated for found in result.statistics.values() for p in found.p):
         figure.supxlabel("* extrapolated beyond the toys", fontsize=9, ha="left", x=0.01)
     return figure

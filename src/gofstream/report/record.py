@@ -1,7 +1,7 @@
 """The result file: every number a report shows, in a versioned, published form.
 
 `result.json` is one `Record`. The report is made from it alone, so it can be made again without the
-data. Its JSON Schema is shipped as `result-1.schema.json`.
+data. Its JSON Schema is shipped as `result-2.schema.json`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from gofstream.errors import ColumnError, FormatError, nearest_names
 from gofstream.files import write_whole
+from gofstream.toys.scanning import SCAN
 
 if TYPE_CHECKING:
     from hist import Hist
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from uhi.typing.plottable import PlottableHistogram
 
 FORMAT: Final = "gofstream.result"
-VERSION: Final = 1
+VERSION: Final = 2
 #: Where the published schema lies.
 SCHEMA = Path(__file__).parent / f"result-{VERSION}.schema.json"
 
@@ -78,7 +79,10 @@ class Null(Part):
 
 
 class Statistic(Part):
-    """One strategy: p at each width and over all of them, and the toys behind each."""
+    """One strategy: p at each width and over all of them, and the toys behind each.
+
+    The scan has no width, and one entry.
+    """
 
     p: tuple[Chance, ...]
     combined: Chance
@@ -180,6 +184,36 @@ class Region(Part):
     ranges: tuple[Range, ...]
 
 
+class Place(Part):
+    """What a window says about one column; none is where it has no end."""
+
+    column: str
+    unit: str
+    low: Number | None
+    high: Number | None
+
+
+class Window(Part):
+    """One of the best windows of the scan: descriptive, without a significance.
+
+    Attributes
+    ----------
+    places : of a bump one for every column, its centre give or take one width; of a tail its edge;
+        none if it is everything.
+    observed, expected : events in it; a bump ends at three widths.
+    signal : events that the alternative adds, or takes away if below zero.
+    t : twice the logarithm of its likelihood ratio.
+    """
+
+    kind: Literal["excess", "deficit"]
+    shape: Literal["bump", "tail"]
+    places: tuple[Place, ...]
+    observed: Count
+    expected: NotNegative
+    signal: Number
+    t: Number
+
+
 class Events(Part):
     """The events of largest e^F: ``row`` counts from 0 in the data as they were read."""
 
@@ -233,16 +267,21 @@ class Record(Part):
 
     Attributes
     ----------
-    pvalue, zscore, extrapolated : the verdict: `all` over all widths, with the rate if apart.
+    pvalue, zscore, extrapolated : the verdict: `all` and scan, with the rate if apart.
     level : the p-value at which the user calls it an anomaly, if one was given.
+    verdicts : p of several strategies together, by their names with " + " between; the first is
+        the one that counts.
     statistics : by strategy.
     batches : events in each batch.
+    windows : where the scan found most.
+    evidence : natural logarithm of the e-value of the scan, which needs no toys; none if it has
+        none.
     columns, pair, regions, events : where data and reference differ, at the width ``shown``.
     storage : bytes that each strategy has to keep.
     """
 
     format: Literal["gofstream.result"] = FORMAT
-    version: Literal[1] = VERSION
+    version: Literal[2] = VERSION
     title: str
     pvalue: Probability
     zscore: Number | None
@@ -257,7 +296,10 @@ class Record(Part):
     shape_only: bool
     rate: Rate | None
     caveats: tuple[str, ...]
+    verdicts: dict[str, Chance]
     statistics: dict[str, Statistic]
+    windows: tuple[Window, ...]
+    evidence: Number | None
     widths: tuple[Width, ...]
     shown: NotNegative
     columns: tuple[Column, ...]
@@ -269,15 +311,25 @@ class Record(Part):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if "all" not in self.statistics:
-            raise ValueError("statistics lack `all`, which the verdict is about")
+        if not self.verdicts:
+            raise ValueError("there is no verdict")
+        for names in self.verdicts:
+            for name in names.split(" + "):
+                if name not in self.statistics:
+                    raise ValueError(f"statistics lack `{name}`, which the verdict is about")
         if not self.storage:
             raise ValueError("storage names no strategy")
         if not self.widths:
             raise ValueError("there is no width")
-        for found in self.statistics.values():
-            check_lengths(len(self.widths), p=found.p, null=found.null)
+        for name, found in self.statistics.items():
+            entries = 1 if name == SCAN else len(self.widths)
+            check_lengths(entries, p=found.p, null=found.null)
         return self
+
+    @property
+    def headline(self) -> str:
+        """The name of the verdict that counts."""
+        return next(iter(self.verdicts))
 
     @property
     def anomalous(self) -> bool:

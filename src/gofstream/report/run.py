@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gofstream.report.words import size
+from gofstream.report.words import e_text, size
 from gofstream.stream.verdict import Verdict
 
 
@@ -20,7 +20,10 @@ def standing(verdict: Verdict) -> str:
         lines.append(
             f"largest u: {u:.3g} ({family} at width {width}); the boundary is {verdict.level:.3g}"
         )
-    lines += [] if verdict.e_value is None else [str(verdict.e_value)]
+    lines += [] if verdict.e_value is None else [f"next: {verdict.e_value}"]
+    if verdict.evidence is not None:
+        lines.append(f"scan: e-value {e_text(verdict.evidence)} of the epoch, for any reference")
+    lines += [f"scan: {window}" for window in verdict.windows[:1]]
     lines += [
         f"alarm after batch {alarm.batch}: anomalous since batch {alarm.since}"
         for alarm in verdict.alarms
@@ -28,6 +31,6 @@ def standing(verdict: Verdict) -> str:
     kept = verdict.kept
     lines.append(
         f"kept, by `{verdict.strategy}`: events {size(kept.events)} of {size(kept.all_events)}, "
-        f"models {size(kept.models)}, sums {size(kept.sums)}"
+        f"models {size(kept.models)}, sums {size(kept.sums)}, scan {size(kept.scan)}"
     )
     return "\n".join(lines)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gofstream.report.record import Record
-from gofstream.report.words import caveats, decision, number, p_text, verdict, z_text
+from gofstream.report.words import caveats, decision, number, p_text, place_text, verdict, z_text
+from gofstream.toys.scanning import SCAN
 
 
 def summary(record: Record) -> str:
@@ -12,10 +13,13 @@ def summary(record: Record) -> str:
     size = f"p = {p_text(record.pvalue)}{star}, Z = {z_text(record.zscore)}{star}"
     lines = [record.title, size, verdict(record), decision(record), ""]
     rows = [("strategy", "p", "Z", "most surprising width")]
+    for name, together in record.verdicts.items():
+        star = "*" if together.extrapolated else ""
+        rows.append((name, f"{p_text(together.p)}{star}", f"{z_text(together.z)}{star}", ""))
     for name, found in record.statistics.items():
         best = min(range(len(found.p)), key=lambda k: found.p[k].p)
         star = "*" if found.combined.extrapolated else ""
-        width = number(record.widths[best].width, 3)
+        width = "-" if name == SCAN else number(record.widths[best].width, 3)
         p, z = p_text(found.combined.p), z_text(found.combined.z)
         rows.append((name, f"{p}{star}", f"{z}{star}", width))
     sizes = [max(len(row[k]) for row in rows) for k in range(4)]
@@ -23,6 +27,9 @@ def summary(record: Record) -> str:
         "  ".join(cell.ljust(n) for cell, n in zip(row, sizes, strict=True)).rstrip()
         for row in rows
     ]
+    for window in record.windows[:1]:
+        seen = f"{window.observed} events seen, {number(window.expected, 3)} expected"
+        lines += ["", f"scan: {window.kind}, {seen}; {place_text(window)}"]
     for region in record.regions:
         first = region.ranges[0]
         place = f"{first.column} from {number(first.quarter)} to {number(first.three_quarters)}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from gofstream.inference.result import HEADLINE, complaints
-from gofstream.report.record import Chance, Record
+from gofstream.inference.result import complaints
+from gofstream.report.record import Chance, Record, Window
+from gofstream.scan.where import TOLD
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: With fewer toys than this beyond the observed value, p is known roughly.
@@ -90,6 +91,38 @@ def size(count: int) -> str:
     return f"{number(amount, 2)} {units[0]}"
 
 
+def e_text(log_e: float) -> str:
+    """Write an e-value, given its natural logarithm.
+
+    Examples
+    --------
+    >>> e_text(math.log(34.6)), e_text(-20.0), e_text(1000.0)
+    ('35', '2.1 × 10⁻⁹', '10⁴³⁴')
+    """
+    if log_e < math.log(1e300):
+        return number(math.exp(log_e), 2)
+    return f"10{superscript(int(log_e / math.log(10)))}"
+
+
+def place_text(window: Window) -> str:
+    """Say where a window is: the range of every column, or beyond which edge."""
+    if not window.places:
+        return "everywhere"
+    told = []
+    for place in window.places:
+        unit = f" {place.unit}" if place.unit else ""
+        if place.low is not None and place.high is not None:
+            range_ = f"from {number(place.low)} to {number(place.high)}"
+        elif place.low is not None:
+            range_ = f"above {number(place.low)}"
+        else:
+            range_ = f"below {number(place.high or 0.0)}"
+        told.append(f"{place.column} {range_}{unit}")
+    more = len(told) - TOLD
+    rest = f" and {more} more column{'s' if more > 1 else ''}" if more > 0 else ""
+    return ", ".join(told[:TOLD]) + rest
+
+
 def verdict(record: Record) -> str:
     """Say in one sentence how surprising the data are."""
     p = record.pvalue
@@ -161,7 +194,7 @@ def caveats(record: Record) -> list[tuple[str, str]]:
 
 
 def _too_few_toys(record: Record) -> list[tuple[str, str]]:
-    chance = record.statistics[HEADLINE].combined
+    chance = record.verdicts[record.headline]
     found = []
     beyond = round(chance.p * (record.toys + 1)) - 1
     if not chance.extrapolated and beyond < FEW:
@@ -169,16 +202,18 @@ def _too_few_toys(record: Record) -> list[tuple[str, str]]:
             (
                 "Few toys",
                 f"of {record.toys:,} toys {max(beyond, 0) or 'none'} "
-                f"{'is' if beyond == 1 else 'are'} as extreme as the data: p of {HEADLINE} is "
-                f"known as {interval(chance)} (95 %). More toys would say it better.",
+                f"{'is' if beyond == 1 else 'are'} as extreme as the data: p of "
+                f"{record.headline} is known as {interval(chance)} (95 %). More toys would say it "
+                "better.",
             )
         )
-    least = len(record.widths) / (record.toys + 1)
+    tests = sum(len(record.statistics[name].p) for name in record.headline.split(" + "))
+    least = tests / (record.toys + 1)
     if record.level is not None and record.level < least and not record.extrapolated:
         found.append(
             (
                 "Level out of reach",
-                f"{record.toys:,} toys at {len(record.widths)} widths cannot be sure to show a p "
+                f"{record.toys:,} toys for {tests} tests together cannot be sure to show a p "
                 f"below {p_text(least)}, and the level is {p_text(record.level)}.",
             )
         )

@@ -18,8 +18,10 @@ Indices = NDArray[np.int64]
 SUBSET = 1000
 #: Widths halve from the 95 % quantile of distances down to this part of the 5 % quantile.
 FINEST = 0.05
-#: Centres lie so many widths apart, or more.
-APART = 0.7
+#: Centres lie so many widths apart, or more: up to twice as many. With 0.7, of 182 bulk peaks of
+#: EXPO-1D above three sigma 20 % were placed more than a width off, mostly by the grid; with 0.5 it
+#: was 9 % of 58.
+APART = 0.5
 #: A bump has at least so many other rows in it, of those that windows are chosen from.
 LEAST = 3
 #: Bumps of one width, at most; and how many of them an event touches, on average and at most.
@@ -31,7 +33,7 @@ SPREAD = 4000
 def choose_bumps(rows: Floats) -> Iterator[Bumps]:
     """Choose bumps of every width.
 
-    Centres are rows that lie 0.7 widths or more apart, so that sparse regions have theirs. Where
+    Centres are rows that lie half a width or more apart, so that sparse regions have theirs. Where
     these are too many, as in several dimensions, half of them are the rows farthest apart and half
     are rows at random, which lie where the reference is dense.
 
@@ -44,29 +46,27 @@ def choose_bumps(rows: Floats) -> Iterator[Bumps]:
     >>> import numpy as np
     >>> x = np.random.default_rng(1).exponential(size=(2000, 1))
     >>> [len(bumps) for bumps in choose_bumps(x)][:6]
-    [3, 5, 10, 15, 27, 52]
+    [4, 8, 15, 25, 48, 85]
     """
     distances = pdist(rows[:SUBSET])
     if not distances.any():
         return
     narrow, wide = np.quantile(distances[distances > 0], (0.05, 0.95))
-    tree, (order, apart) = KDTree(rows), farthest_first(rows, SPREAD)
+    order, apart = farthest_first(rows, SPREAD)
+    # How wide a bump around each row has to be, to have enough others in it.
+    away, _ = KDTree(rows).query(rows, [min(LEAST + 1, len(rows))])
+    fits = np.asarray(away)[:, 0] / REACH
     for step in range(int(np.log2(wide / (FINEST * narrow))) + 1):
         width = float(wide / 2**step)
         content = max(float(np.mean(distances <= REACH * width)), 1 / len(distances))
         most = min(MOST, max(1, int(TOUCHED / content)))
-        spread = _filled(tree, order[apart >= APART * width], width)
+        spread = order[(apart >= APART * width) & (fits[order] <= width)]
         if len(spread) > most:
-            dense = _filled(tree, np.arange(min(len(rows), SPREAD)), width)
+            dense = np.flatnonzero(fits[:SPREAD] <= width)
             spread = np.unique(np.concatenate([spread[: most // 2], dense[: most - most // 2]]))
         if len(spread):
-            yield Bumps(rows[spread], width)
-
-
-def _filled(tree: KDTree, which: Indices, width: float) -> Indices:
-    """Keep the rows around which a bump would have enough others in it."""
-    inside = tree.query_ball_point(tree.data[which], REACH * width, return_length=True)
-    return which[np.asarray(inside) > LEAST]
+            # In order: on a line, places that rise are looked up in half the time.
+            yield Bumps(rows[spread[np.argsort(rows[spread, 0])]], width)
 
 
 def farthest_first(rows: Floats, most: int) -> tuple[Indices, Floats]:

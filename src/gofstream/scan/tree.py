@@ -20,7 +20,7 @@ from gofstream.scan.summary import ScanSummary
 Floats = NDArray[np.float64]
 Batch = TypeVar("Batch")
 #: What a summary is without its grid, which workers need not send back.
-State = tuple[Floats, NDArray[np.int64], float, int]
+State = tuple[NDArray[np.int64], float, int]
 
 #: Batches that one task sums up, and summaries that one task merges.
 GROUP, WAYS = 64, 8
@@ -67,12 +67,11 @@ def _scanned(grid: ScanGrid, batches: Sequence[Any], read: Callable[[Any], Any])
     found = ScanSummary.empty(grid)
     for batch in batches:
         found = found.add(*read(batch))
-    return found.sums, found.inside, found.exposure, found.batches
+    return found.counts, found.exposure, found.batches
 
 
 def _merged(states: Sequence[State]) -> State:
-    sums, inside, exposure, batches = states[0]
+    counts, exposure, batches = states[0]
     for other in states[1:]:
-        sums, inside = sums + other[0], inside + other[1]
-        exposure, batches = exposure + other[2], batches + other[3]
-    return sums, inside, exposure, batches
+        counts, exposure, batches = counts + other[0], exposure + other[1], batches + other[2]
+    return counts, exposure, batches

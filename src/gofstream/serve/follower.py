@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gofstream.errors import StoppedError
+from gofstream.scan.where import windows_from_json
 from gofstream.serve import view
 from gofstream.stream.reader import Reader
 from gofstream.stream.rows import Entry, Head
@@ -157,6 +158,7 @@ class Follower:
         with reader.snapshot():
             head, alarms = reader.head(), reader.alarms()
             self._weigh(reader, known, head)
+            scan = reader.scan() if known.run.scanned else None
         run, last = known.run, known.last
         batches, top = known.states.total(), None if last is None else last.highest
         unseen = [alarm for alarm in alarms if alarm.acknowledged is None]
@@ -179,8 +181,9 @@ class Follower:
             "epoch": run.epoch,
             "window": run.window,
             "evidence": view.evidence(run, last),
+            "scan": view.scan(run, last, () if scan is None else windows_from_json(scan.windows)),
             "rate": view.rate(known.rows),
-            "storage": self._storage(known, head),
+            "storage": self._storage(known, head, None if scan is None else len(scan.run)),
         }
 
     def _weigh(self, reader: Reader, known: _Known, head: Head) -> None:
@@ -194,7 +197,7 @@ class Follower:
             known.sums = sum(map(len, arrays.values()))
             known.sums_of, known.sums_read = head.checkpoint, time.monotonic()
 
-    def _storage(self, known: _Known, head: Head) -> dict[str, Any]:
+    def _storage(self, known: _Known, head: Head, scan: int | None) -> dict[str, Any]:
         log = self.path.with_name(self.path.name + "-wal")
         columns = len(known.run.columns)
         return {
@@ -205,6 +208,6 @@ class Follower:
             "model": known.model,
             "columns": columns,
             "strategies": view.strategies(
-                known.events, known.learnt, columns, known.model, known.sums
+                known.events, known.learnt, columns, known.model, known.sums, scan
             ),
         }

@@ -8,9 +8,11 @@ from typing import Any
 
 from gofstream.inference.scale import FAMILIES
 from gofstream.inference.sequential import TRUSTED_ROWS, e_value
-from gofstream.report.words import number, p_text
+from gofstream.report.words import e_text, number, p_text
+from gofstream.scan.where import FoundWindow
 from gofstream.stream.merge import remark
 from gofstream.stream.rows import Alarm, Entry
+from gofstream.stream.scanning import is_scanned, scan_evidence
 
 #: Alarms that are listed, the latest first.
 LISTED = 20
@@ -31,6 +33,7 @@ class Run:
     reference_rows : how large the reference is.
     level, alpha : the boundary, and how often an epoch crosses it by chance; None without one.
     kept : whose events are kept, in words.
+    scanned : whether it has a scan.
     """
 
     widths: tuple[float, ...]
@@ -42,6 +45,7 @@ class Run:
     level: float | None
     alpha: float | None
     kept: str
+    scanned: bool
 
     @classmethod
     def of(cls, about: Mapping[str, Any]) -> Run:
@@ -64,6 +68,7 @@ class Run:
             boundary.get("level"),
             boundary.get("alpha"),
             kept[retention["strategy"]],
+            is_scanned(about),
         )
 
     def width(self, index: int) -> str:
@@ -141,6 +146,44 @@ def evidence(run: Run, entry: Entry | None) -> dict[str, Any]:
         rows = f"{number(found.rows_per_event, 2)} reference rows for each event of an epoch"
         return {"e": None, "note": f"none: {rows}, and it takes {TRUSTED_ROWS}"}
     return {"e": found.value, "note": "of the epoch; may be looked at any time"}
+
+
+def scan(run: Run, entry: Entry | None, windows: Sequence[FoundWindow]) -> dict[str, Any]:
+    """Give the e-value of the epoch's scan, and where it found most.
+
+    Parameters
+    ----------
+    entry : the last batch with statistics.
+    windows : of the epoch, the best first.
+
+    Returns
+    -------
+    dict
+        ``e`` in words, None where there is none; a ``note``; and ``windows``.
+    """
+    found = None if entry is None else scan_evidence(entry)
+    note = (
+        "of the epoch; may be looked at any time: it reaches 20 in at most "
+        "5\N{NO-BREAK SPACE}% of nominal epochs"
+    )
+    if not run.scanned:
+        note = "this run was begun without a scan"
+    elif found is None:
+        note = "none yet, or a weighted reference"
+    return {
+        "e": None if found is None else e_text(found),
+        "note": note,
+        "windows": [
+            {
+                "kind": window.kind,
+                "where": window.where,
+                "observed": window.observed,
+                "expected": window.expected,
+                "t": window.t,
+            }
+            for window in windows
+        ],
+    }
 
 
 def verdict(run: Run, batches: int, entry: Entry | None, alarms: Sequence[Alarm]) -> dict[str, str]:
@@ -241,7 +284,7 @@ def rate(rows: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
 
 
 def strategies(
-    rows: int, batches: int, columns: int, model: float, sums: int | None
+    rows: int, batches: int, columns: int, model: float, sums: int | None, scan: int | None
 ) -> dict[str, float | None]:
     """Give the bytes that each strategy has to keep (METHOD §3).
 
@@ -251,10 +294,12 @@ def strategies(
     columns : numbers in an event.
     model : bytes of the models of one batch.
     sums : bytes of the running sums on the reference, if they were written down.
+    scan : bytes of the sums of the scan, if there is one.
     """
     models, events = model * batches, 8.0 * columns * rows
     return {
         "all": models + events,
         "one": models + events / batches if batches else 0.0,
         "sat": None if sums is None else float(sums),
+        "scan": None if scan is None else float(scan),
     }

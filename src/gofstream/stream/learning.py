@@ -16,6 +16,8 @@ from gofstream.ratio.learner import Learner, check_expected
 from gofstream.ratio.model import LogRatio
 from gofstream.ratio.solver import Fit, fit
 from gofstream.sample import Sample
+from gofstream.scan.grid import ScanGrid
+from gofstream.scan.summary import ScanSummary
 from gofstream.stream.rows import Entry, State
 
 Floats = NDArray[np.float64]
@@ -36,12 +38,14 @@ class Taught:
     models : by width.
     events : scaled; the batches before it have to be asked about them.
     sample : its events, in the columns of the reference.
+    scanned : the scan of this batch alone, if the run has one.
     """
 
     entry: Entry
     models: tuple[LogRatio, ...]
     events: Floats
     sample: Sample
+    scanned: ScanSummary | None
 
 
 def learn_batch(
@@ -52,6 +56,7 @@ def learn_batch(
     expected: float | None,
     arrived: float,
     each: Each = map,
+    grid: ScanGrid | None = None,
 ) -> Taught:
     """Learn a batch at every width.
 
@@ -64,6 +69,7 @@ def learn_batch(
     expected : N_i(R); the nominal one if it is not known.
     arrived : seconds since 1970, UTC.
     each : does the widths.
+    grid : of the scan; without one there is none.
 
     Raises
     ------
@@ -98,7 +104,8 @@ def learn_batch(
     for made, done in zip(features, fits, strict=True):
         models += learner.models(made, done, [own])
         notes += _complaints(made.width, done, learner.settings.one_step)
-    return Taught(replace(entry, note="; ".join(notes)), tuple(models), events, batch)
+    scanned = None if grid is None else ScanSummary.empty(grid).add(events, own)
+    return Taught(replace(entry, note="; ".join(notes)), tuple(models), events, batch, scanned)
 
 
 def is_usual(expected: float, nominal: float) -> bool:

@@ -37,6 +37,7 @@ from gofstream.stream.position import (
     statistics_of,
 )
 from gofstream.stream.rows import LONGEST_NAME, Alarm, Entry, Retention, State
+from gofstream.stream.scanning import Scans, about_scan, is_scanned
 from gofstream.stream.store import Store
 from gofstream.stream.streams import refuse_for_streams
 from gofstream.stream.track import Track, Values
@@ -83,7 +84,7 @@ class Monitor:
     ...         done = monitor.apply(monitor.learn(f"batch {n}", batch, None, arrived=0.0))
     ...     again = monitor.apply(monitor.learn("batch 2", batch, None, arrived=9.0))
     >>> done.entry.state, done.entry.number, len(done.entry.statistics)
-    ('learnt', 2, 6)
+    ('learnt', 2, 9)
     >>> again.new, again.entry.number
     (False, 2)
     """
@@ -102,6 +103,7 @@ class Monitor:
         self.position = position
         self._each: Each = map if executor is None else executor.map
         self._features = tuple(track.features for track in position.tracks)
+        self._grid = None if position.scans is None else position.scans.grid
         about = store.about()
         self._every: int = about["checkpoint_every"]
         self._keep_models: bool = about["keep_models"]
@@ -155,11 +157,15 @@ class Monitor:
             wanted = learner.about() | {"expected": [learner.expected] * epoch, "window": window}
             refuse_other("the alarm boundary", boundary.about, wanted)
         # A store of another run is refused before features are made, which may take minutes.
-        store = Store.resume(path, about, retention) if path.exists() else None
+        store = None
+        if path.exists():
+            store = Store.resume(path, about, retention, newer=("scan",))
         try:
             tracks = begin(learner, epoch, window)
             store = store or Store.create(path, about, retention)
-            return cls(store, learner, boundary, resumed(store, tracks), executor)
+            # A run that was begun without a scan goes on without: it has seen events that are gone.
+            scans = Scans.begin(learner, epoch) if is_scanned(store.about()) else None
+            return cls(store, learner, boundary, resumed(store, tracks, scans), executor)
         except BaseException:
             if store is not None:
                 store.close()
@@ -198,7 +204,7 @@ class Monitor:
             If the batch cannot be used: it says which batch, column and row.
         """
         return learn_batch(
-            self.learner, self._features, name, sample, expected, arrived, self._each
+            self.learner, self._features, name, sample, expected, arrived, self._each, self._grid
         )
 
     def apply(self, taught: Taught) -> Acknowledged:
@@ -222,12 +228,13 @@ class Monitor:
         moved = list(self._each(add, now.tracks, taught.models))
         tracks, values = tuple(track for track, _ in moved), [value for _, value in moved]
         look = self._look(values) if watched else None
-        entry = replace(
-            given,
-            number=now.number + 1,
-            statistics=statistics_of(values, None if look is None else look.u),
-        )
-        after = now.after(entry, tracks)
+        statistics = statistics_of(values, None if look is None else look.u)
+        scans = now.scans
+        if scans is not None and taught.scanned is not None:
+            scans = scans.add(taught.scanned, watched=watched)
+            statistics += scans.statistics()
+        entry = replace(given, number=now.number + 1, statistics=statistics)
+        after = now.after(entry, tracks, scans)
         alarm = self._alarm(look, values[0].step, after)
         due = entry.number - now.checkpoint >= self._every
         entry, new = self._append(
@@ -237,6 +244,7 @@ class Monitor:
             events=to_bytes(taught.sample) if self._keep_events else None,
             alarm=alarm,
             checkpoint=checkpoint_of(tracks) if due else None,
+            scan=None if scans is None else scans.row(),
             drop_models=entry.number if due and not self._keep_models else 0,
         )
         if new:
@@ -306,7 +314,7 @@ class Monitor:
         entry = Entry(now.number + 1, name, "", arrived, 0, 0.0, state, why)
         entry, new = self._append(entry)
         if new:
-            self.position = now.after(entry, now.tracks)
+            self.position = now.after(entry, now.tracks, now.scans)
         return Acknowledged(entry, new)
 
     def _there(self, name: str, digest: str) -> Acknowledged | None:
@@ -348,4 +356,5 @@ def _about(
         },
         "checkpoint_every": checkpoint_every,
         "keep_models": keep_models,
+        "scan": about_scan(learner, epoch),
     }

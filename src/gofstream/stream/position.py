@@ -21,6 +21,7 @@ from gofstream.ratio.learner import Learner
 from gofstream.ratio.model import LogRatio
 from gofstream.stream.reader import Reader
 from gofstream.stream.rows import Entry, State, Statistic
+from gofstream.stream.scanning import Scans
 from gofstream.stream.track import Track, Values
 
 Floats = NDArray[np.float64]
@@ -37,6 +38,7 @@ class Position:
     ----------
     number : batches in the ledger.
     tracks : the running statistics, by width.
+    scans : the sums of the scan; None for a run without one.
     watched : numbers of the last batches that are watched, as many as the tracks know.
     alarm : the last batch that rang, or 0.
     checkpoint : the batch of the last checkpoint, or 0.
@@ -46,19 +48,21 @@ class Position:
 
     number: int
     tracks: tuple[Track, ...]
+    scans: Scans | None
     watched: tuple[int, ...]
     alarm: int
     checkpoint: int
     states: Mapping[State, int]
     events: int
 
-    def after(self, entry: Entry, tracks: tuple[Track, ...]) -> Position:
-        """Go on by one batch, whose statistics the tracks have taken already."""
+    def after(self, entry: Entry, tracks: tuple[Track, ...], scans: Scans | None) -> Position:
+        """Go on by one batch, which tracks and scans have taken already."""
         watched = (*self.watched, entry.number) if entry.state == "learnt" else self.watched
         return replace(
             self,
             number=entry.number,
             tracks=tracks,
+            scans=scans,
             watched=watched[-len(tracks[0].expected) :],
             states={**self.states, entry.state: self.states.get(entry.state, 0) + 1},
             events=self.events + entry.events,
@@ -88,13 +92,14 @@ def begin(learner: Learner, epoch: int, window: int) -> tuple[Track, ...]:
     )
 
 
-def resumed(reader: Reader, tracks: tuple[Track, ...]) -> Position:
+def resumed(reader: Reader, tracks: tuple[Track, ...], scans: Scans | None) -> Position:
     """Find where a stored run is.
 
     Parameters
     ----------
     reader : the store.
     tracks : as `begin` gives them.
+    scans : as `Scans.begin` does.
 
     Raises
     ------
@@ -104,6 +109,7 @@ def resumed(reader: Reader, tracks: tuple[Track, ...]) -> Position:
     with reader.snapshot():
         entries, alarms = reader.entries(), reader.alarms()
         checkpoint = reader.checkpoint()
+        scans = None if scans is None else scans.restored(reader)
         done = 0
         if checkpoint is not None:
             done = checkpoint.batch
@@ -119,6 +125,7 @@ def resumed(reader: Reader, tracks: tuple[Track, ...]) -> Position:
     return Position(
         number=len(entries),
         tracks=tracks,
+        scans=scans,
         watched=tuple(learnt[len(learnt) - known :]),
         alarm=alarms[-1].batch if alarms else 0,
         checkpoint=done,

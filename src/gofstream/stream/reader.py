@@ -18,14 +18,17 @@ from gofstream.errors import FormatError, InputError
 from gofstream.stream import schema
 from gofstream.stream.files import appearing, connect, finish_interrupted, troubles
 from gofstream.stream.rows import (
+    RUN_SCAN,
     Alarm,
     Checkpoint,
     Entry,
     Head,
     Retention,
+    ScanRow,
     Statistic,
     entry_seal,
     models_seal,
+    scan_seal,
     seal,
     sha256,
 )
@@ -284,6 +287,26 @@ class Reader:
         return Checkpoint(
             head.checkpoint, {(width, name): data for name, width, _, data, _ in rows}
         )
+
+    def scan(self) -> ScanRow | None:
+        """Give the sums of the scan up to the last batch that it took; None before the first.
+
+        That batch is the last with a statistic of it, which the seal of its entry covers.
+        """
+        with self.snapshot():
+            row = self._db.execute("SELECT batch, epoch, run, windows, seal FROM scan").fetchone()
+            last = self._db.execute(
+                "SELECT batch FROM statistics WHERE family = ? ORDER BY batch DESC LIMIT 1",
+                (RUN_SCAN,),
+            ).fetchone()
+            if row is None and last is None:
+                return None
+            if row is not None and last == row[:1]:
+                self.sealed(row[0])
+                found = ScanRow(*row[1:4])
+                if scan_seal(row[0], found) == row[4]:
+                    return found
+        raise self._damaged(f"batch {(last or row)[0]}: the sums of the scan up to it")
 
     def pages(self) -> list[str]:
         """Tell what SQLite finds wrong with the pages of the file."""

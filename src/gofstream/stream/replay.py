@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from gofstream.errors import FormatError
 from gofstream.ratio.learner import Learner
 from gofstream.stream.position import begin, refuse_other, replayed, statistics_of
 from gofstream.stream.reader import Reader
-from gofstream.stream.rows import Entry, Statistic
+from gofstream.stream.rows import SCANS, Entry, Statistic
+from gofstream.stream.scanning import Scans, is_scanned
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,9 @@ def replay(
 ) -> Replayed:
     """Compute the statistics of a stored stream again, and compare every bit.
 
-    Scores of `next` were taken from events that may be gone; they are part of what was learnt.
+    Scores of `next` were taken from events that may be gone; they are part of what was learnt. Of
+    the scan only the sums up to now are kept, so that its statistics follow again for the last
+    batch alone.
 
     Parameters
     ----------
@@ -51,19 +54,34 @@ def replay(
         )
     tracks = begin(learner, about["epoch"], about["window"])
     total, batches, compared = reader.head().batches, 0, 0
+    last = None
     for number in range(1, total + 1):
         entry = reader.entry(number)
         if (moved := replayed(reader, entry, tracks)) is not None:
             tracks = tuple(track for track, _ in moved)
-            compared += _compare(reader, entry, statistics_of([values for _, values in moved]))
-            batches += 1
+            again = statistics_of([values for _, values in moved])
+            compared += _compare(reader, entry, _fitted(entry), again)
+            batches, last = batches + 1, entry
         progress(number, total)
+    if last is not None and is_scanned(about):
+        scans = Scans.begin(learner, about["epoch"]).restored(reader)
+        compared += _compare(reader, last, _scanned(last), scans.statistics())
     return Replayed(batches, compared)
 
 
-def _compare(reader: Reader, entry: Entry, again: tuple[Statistic, ...]) -> int:
+def _fitted(entry: Entry) -> list[Statistic]:
+    return [s for s in entry.statistics if s.family not in SCANS]
+
+
+def _scanned(entry: Entry) -> list[Statistic]:
+    return [s for s in entry.statistics if s.family in SCANS]
+
+
+def _compare(
+    reader: Reader, entry: Entry, kept: Iterable[Statistic], again: Iterable[Statistic]
+) -> int:
     """Compare t; u follows from it by the boundary."""
-    there = {(s.family, s.width): s.t for s in entry.statistics}
+    there = {(s.family, s.width): s.t for s in kept}
     here = {(s.family, s.width): s.t + 0.0 for s in again}  # a store writes −0 as 0
     for key in sorted(there.keys() | here.keys()):
         if there.get(key) != here.get(key):

@@ -18,6 +18,25 @@ STATES: tuple[State, ...] = get_args(State)
 LONGEST_NAME = 200
 
 
+#: Families without widths: t of the scan over the run and over the epoch, and the natural logarithm
+#: of the epoch's e-value. What has no width is stored with width 0.
+RUN_SCAN, EPOCH_SCAN, EVIDENCE = SCANS = ("run scan", "epoch scan", "epoch scan log e")
+
+
+class ScanRow(NamedTuple):
+    """What is kept of a scan.
+
+    Attributes
+    ----------
+    epoch, run : `ScanSummary` of the epoch and of the run.
+    windows : JSON: the best windows of the epoch.
+    """
+
+    epoch: bytes
+    run: bytes
+    windows: str
+
+
 class Statistic(NamedTuple):
     """One number after a batch: t, and u if this batch is monitored."""
 
@@ -245,6 +264,11 @@ def entry_seal(columns: Sequence[Any], statistics: Sequence[Any]) -> bytes:
 def models_seal(each: Mapping[int, tuple[bytes, bytes]]) -> bytes | None:
     """Seal what a batch taught, from the SHA-256 of each model and its scores; None for nothing."""
     return seal("models", sorted(each.items())) if each else None
+
+
+def scan_seal(batch: int, row: ScanRow) -> bytes:
+    """Seal the sums of a scan up to a batch."""
+    return seal("scan", batch, sha256(row.epoch), sha256(row.run), row.windows)
 
 
 def sha256(data: bytes) -> bytes:

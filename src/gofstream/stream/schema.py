@@ -16,7 +16,17 @@ from gofstream.stream.rows import Head, seal
 #: "gofs", as `file` and SQLite's own tools see it.
 APPLICATION_ID = 0x676F6673
 
-TABLES = ("about", "alarms", "checkpoint", "events", "head", "ledger", "models", "statistics")
+TABLES = (
+    "about",
+    "alarms",
+    "checkpoint",
+    "events",
+    "head",
+    "ledger",
+    "models",
+    "scan",
+    "statistics",
+)
 
 #: The columns of the head, in the order of `Head`.
 HEAD = ", ".join(field.name for field in fields(Head))
@@ -94,6 +104,16 @@ STEPS: tuple[tuple[str, ...], ...] = (
   data BLOB NOT NULL,
   seal BLOB NOT NULL,
   PRIMARY KEY (name, width)
+) STRICT""",
+    ),
+    (
+        """CREATE TABLE scan (
+  one INTEGER PRIMARY KEY CHECK (one = 1),
+  batch INTEGER NOT NULL,
+  epoch BLOB NOT NULL,
+  run BLOB NOT NULL,
+  windows TEXT NOT NULL, -- JSON
+  seal BLOB NOT NULL
 ) STRICT""",
     ),
 )

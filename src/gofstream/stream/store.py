@@ -8,7 +8,7 @@ before, no trace of it is. docs/store.md describes the file.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, astuple, replace
 from pathlib import Path
@@ -19,12 +19,15 @@ from gofstream.stream import schema
 from gofstream.stream.files import appearing, connect, journal, troubles
 from gofstream.stream.reader import Reader
 from gofstream.stream.rows import (
+    RUN_SCAN,
     Alarm,
     Entry,
     Head,
     Retention,
+    ScanRow,
     entry_seal,
     models_seal,
+    scan_seal,
     seal,
     sha256,
 )
@@ -94,12 +97,20 @@ class Store(Reader):
         return cls(path)
 
     @classmethod
-    def resume(cls, path: Path, about: Mapping[str, Any], retention: Retention) -> Store:
+    def resume(
+        cls,
+        path: Path,
+        about: Mapping[str, Any],
+        retention: Retention,
+        *,
+        newer: Collection[str] = (),
+    ) -> Store:
         """Open a store to go on with a run, if it is the same run.
 
         Parameters
         ----------
         about, retention : what the run must have been created with.
+        newer : keys that a run begun by an older gofstream may lack.
 
         Raises
         ------
@@ -112,7 +123,7 @@ class Store(Reader):
         store = cls(path)
         there = {key: _json(value) for key, value in store.about().items()}
         for key in (*wanted, *there):
-            if there.get(key) != wanted.get(key):
+            if there.get(key) != wanted.get(key) and (key in there or key not in newer):
                 store.close()
                 raise FormatError(
                     f"{path} was made with another {key}: {short(there.get(key))} there, "
@@ -170,6 +181,7 @@ class Store(Reader):
         events: bytes | None = None,
         alarm: Alarm | None = None,
         checkpoint: Mapping[tuple[int, str], bytes] | None = None,
+        scan: ScanRow | None = None,
         drop_models: int = 0,
     ) -> Receipt:
         """Put in one batch and all that follows from it; it is acknowledged when this returns.
@@ -183,6 +195,8 @@ class Store(Reader):
         alarm : if one rang after this batch.
         checkpoint : arrays, by width index and name, that sum up to this batch; they take the
             place of all arrays of the checkpoint before.
+        scan : sums of the scan up to this batch, which take the place of those before; it goes with
+            the scan's statistics.
         drop_models : models of batches up to this number are let go.
 
         Raises
@@ -203,6 +217,11 @@ class Store(Reader):
         with self._transaction(f"take batch {entry.number}"):
             if (there := self.find(entry.name, entry.digest)) is not None:
                 return Receipt(there.number, new=False)
+            if (scan is None) == any(s.family == RUN_SCAN for s in entry.statistics):
+                raise InputError(
+                    f"batch {entry.number} must bring both the sums of a scan and the statistic "
+                    f"{RUN_SCAN!r}, or neither"
+                )
             head = self.head()
             if entry.number != head.batches + 1:
                 raise StoppedError(
@@ -220,6 +239,11 @@ class Store(Reader):
                 head = replace(head, alarms=head.alarms + 1)
             if checkpoint is not None:
                 head = self._put_checkpoint(head, checkpoint)
+            if scan is not None:
+                self._db.execute(
+                    f"INSERT OR REPLACE INTO scan VALUES ({_marks(6)})",
+                    (1, entry.number, *scan, scan_seal(entry.number, scan)),
+                )
             schema.write_head(self._db, head)
         return Receipt(entry.number, new=True)
 

@@ -63,6 +63,11 @@ class StreamPlan:
         return np.full(self.window + self.epoch, self.learner.expected)
 
     @property
+    def passes(self) -> tuple[float, ...]:
+        """What is done with all streams in turn: a fit at each width."""
+        return self.learner.widths
+
+    @property
     def toys_per_block(self) -> int:
         """Streams computed together."""
         return max(1, FITS_AT_ONCE // (self.window + self.epoch))

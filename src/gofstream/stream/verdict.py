@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gofstream.inference.sequential import EValue, e_value
+from gofstream.scan.where import FoundWindow, windows_from_json
 from gofstream.stream.reader import Reader
 from gofstream.stream.rows import Alarm, Entry, State, Statistic
+from gofstream.stream.scanning import is_scanned, scan_evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,7 @@ class Kept:
     events: int
     models: int
     sums: int
+    scan: int
     all_events: int
 
 
@@ -32,6 +35,9 @@ class Verdict:
     highest : the statistic with the largest u after the last monitored batch, if there is one.
     level : of the boundary; None without one.
     e_value : of `next` over the epoch, which says itself whether to trust it.
+    evidence : natural logarithm of the scan's e-value over the epoch, which holds for any size of
+        the reference; None for a run without a scan, or with a weighted reference.
+    windows : where the scan of the epoch found most.
     alarms : that nobody has acknowledged.
     states : how many batches are in each state.
     strategy : which events the run keeps.
@@ -43,6 +49,8 @@ class Verdict:
     highest: Statistic | None
     level: float | None
     e_value: EValue | None
+    evidence: float | None
+    windows: tuple[FoundWindow, ...]
     alarms: tuple[Alarm, ...]
     states: Mapping[State, int]
     strategy: str
@@ -74,10 +82,11 @@ def verdict(
     >>> about = {"epoch": 10, "boundary": None, "columns": ["x"]}
     >>> store = Store.create(Path(tempfile.mkdtemp()) / "run.gofs", about, Retention("sat"))
     >>> verdict(store).kept
-    Kept(events=0, models=0, sums=0, all_events=0)
+    Kept(events=0, models=0, sums=0, scan=0, all_events=0)
     """
     with reader.snapshot():
         about, head, checkpoint = reader.about(), reader.head(), reader.checkpoint()
+        scan = reader.scan() if is_scanned(about) else None
         if states is None or events is None:
             entries = reader.entries()
             states = dict(Counter(entry.state for entry in entries))
@@ -99,6 +108,8 @@ def verdict(
             about["reference_rows"],
             step * about["nominal_expected"],
         ),
+        evidence=None if watched is None else scan_evidence(watched),
+        windows=() if scan is None else windows_from_json(scan.windows),
         alarms=alarms,
         states=states,
         strategy=about["retention"]["strategy"],
@@ -106,6 +117,7 @@ def verdict(
             head.event_bytes,
             head.model_bytes,
             sum(map(len, checkpoint.arrays.values())) if checkpoint else 0,
+            0 if scan is None else len(scan.epoch) + len(scan.run),
             8 * events * len(about["columns"]),
         ),
     )

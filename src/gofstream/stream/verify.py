@@ -60,6 +60,7 @@ def verify(reader: Reader) -> int:
         found(reader.kept)
         found(reader.alarms)
         found(reader.checkpoint)
+        found(reader.scan)
         if not findings and (chain, models, events) != (
             head.chain,
             head.model_bytes,

@@ -36,10 +36,10 @@ class Sink(Protocol):
     """Where blocks are kept: a null file, for one."""
 
     def blocks(self) -> set[tuple[int, int]]:
-        """Tell which (width, block) are there."""
+        """Tell which (pass, block) are there."""
         ...
 
-    def put(self, width: int, block: int, t: Floats, unconverged: int) -> None:
+    def put(self, which: int, block: int, t: Floats, unconverged: int) -> None:
         """Keep one block, for good once this returns.
 
         Raises
@@ -64,19 +64,19 @@ class Job:
     sink: Sink
 
     @property
-    def per_width(self) -> int:
-        """Blocks that make up the toys, at each width."""
+    def per_pass(self) -> int:
+        """Blocks that make up the toys, in each pass."""
         return -(-self.toys // self.plan.toys_per_block)
 
     @property
     def blocks(self) -> int:
-        """Blocks at all widths."""
-        return self.per_width * len(self.plan.learner.widths)
+        """Blocks of all passes."""
+        return self.per_pass * len(self.plan.passes)
 
     def missing(self) -> list[tuple[int, int]]:
-        """List the (width, block) that are still to be made."""
-        there, widths = self.sink.blocks(), range(len(self.plan.learner.widths))
-        return [(w, b) for w in widths for b in range(self.per_width) if (w, b) not in there]
+        """List the (pass, block) that are still to be made."""
+        there, passes = self.sink.blocks(), range(len(self.plan.passes))
+        return [(w, b) for w in passes for b in range(self.per_pass) if (w, b) not in there]
 
 
 def run(
@@ -87,7 +87,7 @@ def run(
 ) -> None:
     """Make what toys are missing.
 
-    Width after width: jobs of one learner thus share what is prepared for a width.
+    Pass after pass: jobs of one learner thus share what is prepared for a width, or the grid.
 
     Parameters
     ----------
@@ -104,11 +104,11 @@ def run(
     done = total - sum(len(missing) for _, _, missing in todo)
     progress(done, total)
     try:
-        for width in range(max(len(job.plan.learner.widths) for job in jobs)):
+        for which in range(max(len(job.plan.passes) for job in jobs)):
             for job, farm, missing in todo:
-                for block, made in farm.made(width, [b for w, b in missing if w == width]):
+                for block, made in farm.made(which, [b for w, b in missing if w == which]):
                     try:
-                        job.sink.put(width, block, *made)
+                        job.sink.put(which, block, *made)
                     except OSError as error:
                         raise _stopped(f"{error}: ", done, total) from error
                     done += 1
@@ -141,14 +141,14 @@ class _Farm:
         self.parcel: Any = None
 
     def made(self, index: int, blocks: list[int]) -> Iterator[tuple[int, tuple[Floats, int]]]:
-        """Yield blocks of a width in the order in which they are done.
+        """Yield blocks of a pass in the order in which they are done.
 
         Those not begun are dropped when the run is stopped.
         """
         if not blocks:
             return
-        width = self.plan.learner.widths[index]
-        fitting = self._fitting(width)
+        which = self.plan.passes[index]
+        fitting = self._fitting(which)
         waiting = blocks[::-1]
         tries = dict.fromkeys(blocks, 0)
         running: dict[Future[Made], int] = {}
@@ -158,7 +158,7 @@ class _Farm:
                 at_once = min(fitting, 2 * concurrency(self.executor))
                 while waiting and len(running) < at_once:
                     block = waiting.pop()
-                    running[self._submit(width, block, tries[block])] = block
+                    running[self._submit(which, block, tries[block])] = block
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     block = running.pop(future)
                     result = self._result(future, last=tries[block] == ATTEMPTS)
@@ -171,21 +171,21 @@ class _Farm:
             for future in running:
                 future.cancel()
 
-    def _fitting(self, width: float) -> float:
+    def _fitting(self, which: Any) -> float:
         """Blocks that may be with the executor at a time: as many as the memory budget allows."""
         if not self.local:
             return math.inf  # each worker has a process, and the budget, of its own
-        shared, block = self.plan.memory(_memory.shared(self.plan, width))
+        shared, block = self.plan.memory(_memory.shared(self.plan, which))
         budget = self.plan.learner.settings.memory
-        refuse_beyond(budget, shared + block, "the features of a width and one block of toys")
+        refuse_beyond(budget, shared + block, "what toys share and one block of them")
         fitting = (budget - shared) // max(1, block)
         # Those that wait for a thread take no memory.
         return fitting if fitting < concurrency(self.executor) else math.inf
 
-    def _submit(self, width: float, block: int, tried: int) -> Future[Made]:
+    def _submit(self, which: Any, block: int, tried: int) -> Future[Made]:
         # What was tried before is an argument, since a cluster takes equal calls for the same one.
         try:
-            return self.executor.submit(_work, self.name, self._plan(tried), width, block, tried)
+            return self.executor.submit(_work, self.name, self._plan(tried), which, block, tried)
         except BrokenExecutor as error:
             raise _lost("a worker died") from error
 
@@ -236,13 +236,13 @@ class _Memory:
         known, plan = self._plan
         return plan if known == name else None
 
-    def shared(self, plan: Blocks, width: float) -> Any:
-        """Make what blocks of this width share, once for each reference, not for each block."""
-        key = (type(plan).__name__, plan.learner.about(), width)
+    def shared(self, plan: Blocks, which: Any) -> Any:
+        """Make what blocks of this pass share, once for each reference, not for each block."""
+        key = (type(plan).__name__, plan.learner.about(), which)
         with self._lock:
             if self._shared[0] != key:
                 self._shared = (None, None)  # never hold two
-                self._shared = (key, plan.shared(width))
+                self._shared = (key, plan.shared(which))
             return self._shared[1]
 
     def clear(self) -> None:
@@ -254,7 +254,7 @@ class _Memory:
 _memory = _Memory()
 
 
-def _work(name: str, sent: Blocks | None, width: float, block: int, tried: int) -> Made:
+def _work(name: str, sent: Blocks | None, which: Any, block: int, tried: int) -> Made:
     """Make one block, in whatever process this is."""
     plan = _memory.plan(name, sent)
-    return None if plan is None else plan.block(_memory.shared(plan, width), width, block)
+    return None if plan is None else plan.block(_memory.shared(plan, which), which, block)

@@ -31,14 +31,18 @@ from gofstream.ratio.features import (
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import fit_bytes, rows_fit
 from gofstream.sample import Sample
+from gofstream.scan.grid import ScanGrid, rows_looked_at
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
 from gofstream.toys.plan import statistics_of, toys_in_a_block
+from gofstream.toys.scanning import scan_set
 
 Floats = NDArray[np.float64]
 
 #: Reference rows of the smaller trial, at least; the larger one has so many times more.
 ROWS, TIMES = 20_000, 2
+#: Events that are scanned on trial, at most.
+SCANNED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ class Forecast:
     ----------
     widths : by width.
     toys_per_block, blocks : at each width.
+    grid_seconds, scan_seconds : the same for the scan: its grid, and one block.
     seconds : in all.
     memory : bytes of each process.
     disk : bytes of the null file.
@@ -110,6 +115,8 @@ class Forecast:
     widths: tuple[AtWidth, ...]
     toys_per_block: int
     blocks: int
+    grid_seconds: float
+    scan_seconds: float
     seconds: float
     memory: int
     disk: int
@@ -148,14 +155,20 @@ def forecast(
     progress(len(found), len(found))
     blocks = -(-wanted.toys // together)
     rounds = -(-blocks // wanted.workers)
+    columns = len(STATISTICS) * len(found) + 1  # the scan has no width
+    grid_seconds, scan_seconds = _scan(wanted, learner.reference[:], together)
     return Forecast(
         wanted=wanted,
         widths=tuple(found),
         toys_per_block=together,
         blocks=blocks,
-        seconds=sum(w.prepare_seconds + rounds * w.block_seconds for w in found),
+        grid_seconds=grid_seconds,
+        scan_seconds=scan_seconds,
+        seconds=sum(w.prepare_seconds + rounds * w.block_seconds for w in found)
+        + grid_seconds
+        + rounds * scan_seconds,
         memory=max(w.memory for w in found),
-        disk=int(1.1 * 8 * blocks * together * len(STATISTICS) * len(found) * wanted.batches),
+        disk=int(1.1 * 8 * blocks * together * columns * wanted.batches),
     )
 
 
@@ -241,6 +254,21 @@ def _features(
         spent = time.perf_counter() - begun
         rest.append(max(0.0, spent - gram_seconds * min(size, most)))
     return made, gram_seconds * min(rows, most) + _drawn_out(trials, rest, rows)
+
+
+def _scan(wanted: Wanted, reference: Floats, together: int) -> tuple[float, float]:
+    """Time a grid and the scan of one toy; both grow with the events alone: one trial is enough."""
+    rng = np.random.default_rng(together)
+    begun = time.perf_counter()
+    grid = ScanGrid.choose(reference, wanted.expected, rng)
+    chosen = (time.perf_counter() - begun) / grid.rows
+    size = max(1, int(min(wanted.expected, SCANNED) / wanted.batches))
+    toy = [rng.normal(size=(size, wanted.dims)) for _ in range(wanted.batches)]
+    begun = time.perf_counter()
+    scan_set(grid, toy, np.full(wanted.batches, wanted.expected / wanted.batches))
+    looked = (time.perf_counter() - begun) / (size * wanted.batches)
+    rows = min(wanted.n_reference, rows_looked_at(wanted.expected))
+    return chosen * rows, looked * wanted.expected * together
 
 
 def _block(

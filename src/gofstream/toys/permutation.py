@@ -9,7 +9,7 @@ for unweighted events and for the shape only: the numbers of events are fixed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from gofstream.ratio.labels import Labels
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import Fit, fit_bytes
 from gofstream.sample import Sample
+from gofstream.scan.grid import RULE, ScanGrid
 from gofstream.settings import Settings
 from gofstream.toys.plan import (
     Observed,
@@ -30,6 +31,7 @@ from gofstream.toys.plan import (
     statistics_of,
     toys_in_a_block,
 )
+from gofstream.toys.scanning import SCAN, Scanned, ScanPass, scan_bytes, scan_set, scan_sets
 from gofstream.toys.sources import toy_rng
 
 Floats = NDArray[np.float64]
@@ -106,6 +108,15 @@ class PermutationPlan:
         return cls(learner, sizes, data_digest(matched), seed)
 
     @property
+    def passes(self) -> tuple[float | ScanPass, ...]:
+        """What is done with all toys in turn."""
+        return (*self.learner.widths, self._scan)
+
+    @property
+    def _scan(self) -> ScanPass:
+        return ScanPass(float(self.expected.sum()), self.seed, shape_only=True)
+
+    @property
     def toys_per_block(self) -> int:
         """Toys computed together."""
         return toys_in_a_block(self.expected, self.learner, stored=True)
@@ -120,10 +131,19 @@ class PermutationPlan:
             "stream": self.stream,
             "shape_only": True,
             "toys_per_block": self.toys_per_block,
+            SCAN: RULE,
         }
 
-    def shared(self, width: float) -> Shared:
-        """Make the features of all pooled events: labels do not enter."""
+    def shared(self, which: float | ScanPass) -> Any:
+        """Make the features of all pooled events, or their grid: labels do not enter."""
+        return self._grid() if isinstance(which, ScanPass) else self._features(which)
+
+    def _grid(self) -> ScanGrid:
+        # Means over the pooled events stand for those over the reference: labels do not enter. For
+        # the same reason no e-value comes of it without permutations.
+        return replace(self._scan.grid(self.learner), safe_drift=None)
+
+    def _features(self, width: float) -> Shared:
         features = self.learner.features(width)
         if features.made is not None:  # labels are dealt to rows, which therefore have to be there
             needed = features.n_reference * features.rank * np.dtype(features.precision).itemsize
@@ -136,20 +156,24 @@ class PermutationPlan:
             )
         return features, uncovered(self.learner.reference, features.centres, width)
 
-    def memory(self, shared: Shared) -> tuple[int, int]:
+    def memory(self, shared: Shared | ScanGrid) -> tuple[int, int]:
         """Bytes that are shared, and bytes that one block takes beyond: its fits and labels."""
+        if isinstance(shared, ScanGrid):
+            return scan_bytes(shared, int(self.toys_per_block * self.expected.sum()))
         features, _ = shared
         sizes = self.expected.astype(int).tolist() * self.toys_per_block
         labels = 2 * features.dtype.itemsize * features.n_reference * len(sizes)
         return features.nbytes, fit_bytes(features, sizes) + labels
 
-    def block(self, shared: Shared, width: float, index: int) -> tuple[Floats, int]:
+    def block(self, shared: Any, which: float | ScanPass, index: int) -> tuple[Floats, int]:
         """Deal the events out anew for each toy, and compute its statistics."""
         first = index * self.toys_per_block
         orders = [
             toy_rng(self.seed, self.stream, toy).permutation(len(self.learner.reference))
             for toy in range(first, first + self.toys_per_block)
         ]
+        if isinstance(which, ScanPass):
+            return scan_sets(shared, map(self._dealt, orders), self.expected), 0
         return counted(self.learner.settings, *self._statistics(shared, orders))
 
     def observe(self, shared: Shared, width: float, batches: Sequence[Sample]) -> Observed:
@@ -160,6 +184,25 @@ class PermutationPlan:
         InputError
             If other data are given.
         """
+        return Observed.of(self, shared[0], *self._statistics(shared, [self._order(batches)]))
+
+    def scan(self, batches: Sequence[Sample]) -> Scanned:
+        """Scan the data that were pooled.
+
+        Raises
+        ------
+        InputError
+            If other data are given.
+        """
+        return scan_set(self._grid(), self._dealt(self._order(batches)), self.expected)
+
+    def _dealt(self, order: Indices) -> list[Floats]:
+        """Give the events of each batch: the first of an order, one batch after another."""
+        ends = np.cumsum(self.expected).astype(np.int64)
+        return np.split(self.learner.reference[order[: ends[-1]]], ends[:-1])
+
+    def _order(self, batches: Sequence[Sample]) -> Indices:
+        """Put the pooled events in the order of the data, after checking that they are those."""
         matched = [match_columns(batch, self.learner.sample) for batch in batches]
         if data_digest(matched) != self.data_digest:
             raise InputError(
@@ -169,8 +212,7 @@ class PermutationPlan:
         count = len(self.learner.reference)
         n_data = int(self.expected.sum())
         # Data first, as in a toy.
-        order = np.concatenate([np.arange(count - n_data, count), np.arange(count - n_data)])
-        return Observed.of(self, shared[0], *self._statistics(shared, [order]))
+        return np.concatenate([np.arange(count - n_data, count), np.arange(count - n_data)])
 
     def _statistics(self, shared: Shared, orders: Sequence[Indices]) -> tuple[Floats, Fit]:
         """Give the first events of each order to the batches, and the rest to the reference."""

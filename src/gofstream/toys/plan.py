@@ -16,8 +16,10 @@ from gofstream.ratio.learner import Learner
 from gofstream.ratio.model import LogRatio
 from gofstream.ratio.solver import Fit, block_bytes, fit
 from gofstream.sample import Sample
+from gofstream.scan.grid import RULE, ScanGrid
 from gofstream.settings import Settings
 from gofstream.toys.growing import growing_statistics
+from gofstream.toys.scanning import SCAN, Scanned, ScanPass, scan_bytes, scan_set, scan_sets
 from gofstream.toys.sources import Source, refuse_training_rows, toy_rng
 
 Floats = NDArray[np.float64]
@@ -56,7 +58,7 @@ class Observed:
 
 
 class Blocks(Protocol):
-    """What the farm needs to know: a number of blocks at each width, each always the same.
+    """What the farm needs to know: a number of blocks in each pass, each always the same.
 
     A block is a fixed set of toys, each seeded by its own number. Which worker computes a block,
     when, or how often, changes no bit of it.
@@ -68,6 +70,11 @@ class Blocks(Protocol):
         ...
 
     @property
+    def passes(self) -> tuple[float | ScanPass, ...]:
+        """What is done with all toys in turn: a fit at each width, and the scan."""
+        ...
+
+    @property
     def toys_per_block(self) -> int:
         """Toys computed together."""
         ...
@@ -76,15 +83,15 @@ class Blocks(Protocol):
         """Describe everything that decides a number, for the file."""
         ...
 
-    def shared(self, width: float) -> Any:
-        """Make what all blocks of a width share."""
+    def shared(self, which: Any) -> Any:
+        """Make what all blocks of a pass share."""
         ...
 
     def memory(self, shared: Any) -> tuple[int, int]:
         """Bytes that are shared, and bytes that one block takes beyond."""
         ...
 
-    def block(self, shared: Any, width: float, index: int) -> tuple[Floats, int]:
+    def block(self, shared: Any, which: Any, index: int) -> tuple[Floats, int]:
         """Make one block: t as (toys, statistics, N_b), and how many fits did not converge."""
         ...
 
@@ -111,6 +118,10 @@ class Plan(Blocks, Protocol):
         """Compute the statistics of data, in the same way: t as (6, N_b)."""
         ...
 
+    def scan(self, batches: Sequence[Sample]) -> Scanned:
+        """Scan data, in the same way."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReferencePlan:
@@ -124,6 +135,8 @@ class ReferencePlan:
     expected : (N_b,) N_i(R).
     seed, stream : with the number of a toy, its seed.
     shape_only : the sizes of batches are held at ``expected``, which then are those observed.
+    with_scan : whether toys are scanned too; the paper's experiments know no scan. The other
+        statistics do not depend on it, and a file serves both.
     """
 
     learner: Learner
@@ -133,6 +146,13 @@ class ReferencePlan:
     seed: int
     stream: str = "null"
     shape_only: bool = False
+    with_scan: bool = True
+
+    @property
+    def passes(self) -> tuple[float | ScanPass, ...]:
+        """What is done with all toys in turn."""
+        widths = self.learner.widths
+        return (*widths, self._scan) if self.with_scan else widths
 
     @property
     def toys_per_block(self) -> int:
@@ -149,14 +169,19 @@ class ReferencePlan:
             "stream": self.stream,
             "shape_only": self.shape_only,
             "toys_per_block": self.toys_per_block,
+            **({SCAN: RULE} if self.with_scan else {}),
         }
 
-    def shared(self, width: float) -> Features | None:
-        """Make the features, unless every toy has to choose its own centres."""
-        return None if self.learner.waiting else self.learner.features(width)
+    def shared(self, which: float | ScanPass) -> Any:
+        """Make the grid, or the features, unless every toy has to choose its own centres."""
+        if isinstance(which, ScanPass):
+            return which.grid(self.learner)
+        return None if self.learner.waiting else self.learner.features(which)
 
-    def memory(self, shared: Features | None) -> tuple[int, int]:
+    def memory(self, shared: Features | ScanGrid | None) -> tuple[int, int]:
         """Bytes that are shared, and bytes that one block takes beyond."""
+        if isinstance(shared, ScanGrid):
+            return scan_bytes(shared, int(self.toys_per_block * self.expected.sum()))
         if shared is None:  # `features` keeps to the budget, for one toy at a time
             return 0, self.learner.settings.memory
         sizes = (self.expected + 5 * np.sqrt(self.expected)).astype(int).tolist()
@@ -165,7 +190,7 @@ class ReferencePlan:
             shared, sizes, settings.memory, one_step=settings.one_step
         )
 
-    def block(self, shared: Features | None, width: float, index: int) -> tuple[Floats, int]:
+    def block(self, shared: Any, which: float | ScanPass, index: int) -> tuple[Floats, int]:
         """Draw the toys of a block, and compute their statistics."""
         first = index * self.toys_per_block
         toys = {
@@ -180,12 +205,14 @@ class ReferencePlan:
         }
         if index == 0:
             refuse_training_rows(np.concatenate(toys[0]), self.learner.reference)
+        if isinstance(which, ScanPass):
+            return scan_sets(shared, toys.values(), self.expected), 0
         if shared is not None:
             together = [batch for toy in toys.values() for batch in toy]
             return counted(self.learner.settings, *self._statistics(shared, together))
         parts = []
         for n, batches in toys.items():
-            own = self._own_features(batches, width, self.stream, n)
+            own = self._own_features(batches, which, self.stream, n)
             parts.append(counted(self.learner.settings, *self._statistics(own, batches)))
         return np.concatenate([t for t, _ in parts]), sum(missed for _, missed in parts)
 
@@ -194,6 +221,15 @@ class ReferencePlan:
         events = self.learner.scaled(batches)
         features = self._own_features(events, width, "data", 0) if shared is None else shared
         return Observed.of(self, features, *self._statistics(features, events))
+
+    def scan(self, batches: Sequence[Sample]) -> Scanned:
+        """Scan data with the grid of the toys."""
+        grid = self._scan.grid(self.learner)
+        return scan_set(grid, self.learner.scaled(batches), self.expected)
+
+    @property
+    def _scan(self) -> ScanPass:
+        return ScanPass(float(self.expected.sum()), self.seed, self.shape_only)
 
     def _own_features(
         self, batches: Sequence[Floats], width: float, stream: str, toy: int

@@ -98,8 +98,10 @@ export function storage(rows, now) {
   };
   const flat = kept.strategies.sat;
   if (flat !== null) of["sat, next"] = rows.map(() => flat);
-  const dashes = ["solid", "dash", "dashdot"];
-  const colours = [css("--five"), css("--two"), css("--three")];
+  const { scan } = kept.strategies;
+  if (scan !== null) of.scan = rows.map(() => scan);
+  const dashes = ["solid", "dash", "dashdot", "dot"];
+  const colours = [css("--five"), css("--two"), css("--three"), css("--four")];
   const traces = Object.entries(of).map(([name, y], i) => ({
     x, y, name, mode: "lines", line: { color: colours[i], dash: dashes[i], width: 2.2 },
     hovertemplate: "%{y:.3s}B",

@@ -65,6 +65,8 @@ function showFacts(now) {
   const { e, note } = now.evidence;
   say("e-value", e === null ? "–" : e > 1e-3 && e < 1e4 ? digits(e, 2) : e.toExponential(1));
   say("e-value-note", note);
+  say("scan-e", now.scan.e === null ? "–" : now.scan.e);
+  say("scan-note", now.scan.note);
   const kept = now.storage;
   say("storage-note", `The file has ${bytes(kept.file)}: models ${bytes(kept.models)}, events `
     + `${bytes(kept.events)} (${kept.kept}). Below, what each strategy would have to keep.`);
@@ -102,6 +104,16 @@ function showAlarms(now) {
       [fixed(alarm.u), "n"], [fixed(alarm.boundary), "n"],
       alarm.acknowledged === null ? ["open", "over"]
         : [`${alarm.by}, ${moment(alarm.acknowledged)}`],
+    ])));
+}
+
+function showWindows(now) {
+  const { windows } = now.scan;
+  at("windows-part").hidden = windows.length === 0;
+  at("windows").tBodies[0].replaceChildren(...windows.map((found) =>
+    cells(document.createElement("tr"), [
+      [found.where], [found.kind], [whole(found.observed), "n"], [digits(found.expected), "n"],
+      [digits(found.t), "n"],
     ])));
 }
 
@@ -161,6 +173,7 @@ function update(content, mark) {
   showVerdict(content.now);
   showFacts(content.now);
   showAlarms(content.now);
+  showWindows(content.now);
   if (state.before === null) showTable();
   beat(content);
   plan();

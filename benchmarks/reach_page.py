@@ -1,0 +1,115 @@
+"""Write the tables of docs/reach.md: `python -m benchmarks.reach_page FOLDER COMMIT`.
+
+What `benchmarks.reach` left in FOLDER, made with COMMIT, is copied beside the page, and the tables
+are written from all that is there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks.location import OFTEN, Located, often
+from benchmarks.reach import MARGIN, TESTS, label
+from benchmarks.report import filled
+from gofstream.files import write_whole
+
+PAGE = Path(__file__).parents[1] / "docs" / "reach.md"
+#: Data sets in their order, and what is said of each.
+TITLES = {
+    "expo1d": "EXPO-1D, N(R) = 16 000 in 8 batches, five widths",
+    "dimuon5d": "DIMUON-5D, N(R) = 8000 in 4 batches, five widths, M = 10 000 (stand-in sample)",
+    "cmsl1": "CMS-L1-24D, N(R) = 6000 in 5 batches, QCD events reused (stand-in sample)",
+    "cmsl1-independent": "CMS-L1-24D, N(R) = 4000 in 5 batches, independent events (stand-in)",
+}
+
+
+def main(folder: Path, commit: str, page: Path = PAGE) -> None:
+    """Copy what is new, and write the page."""
+    kept = page.with_suffix("")
+    kept.mkdir(exist_ok=True)
+    for source in (*folder.glob("reach-*.json"), *folder.glob("location.json")):
+        content = json.loads(source.read_text()) | {"commit": commit}
+        write_whole(kept / source.name, json.dumps(content, indent=1) + "\n")
+    text = page.read_text(encoding="utf-8")
+    sections = {"power": powers(kept), "location": location(kept)}
+    page.write_text(filled(text, sections), encoding="utf-8")
+
+
+def powers(kept: Path) -> str:
+    """Write a table for every data set that was run."""
+    parts = []
+    for name, title in TITLES.items():
+        path = kept / f"reach-{name}.json"
+        if path.exists():
+            parts.append(_powers(title, json.loads(path.read_text())))
+        else:
+            parts.append(f"**{title}**: not run yet.\n")
+    return "\n".join(parts)
+
+
+def _powers(title: str, content: dict[str, Any]) -> str:
+    names = [label(test) for test in TESTS]
+    signals = list(content["signal_toys"])
+    found = {(row["signal"], row["test"]): row for row in content["powers"]}
+    gains = {(gain["signal"], gain["verdict"]): gain for gain in content["gains"]}
+    verdicts = list(dict.fromkeys(gain["verdict"] for gain in content["gains"]))
+    head = [
+        "signal",
+        *names,
+        *(f"gain of {verdict}" for verdict in verdicts),
+        "median Z of the ideal test",
+    ]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for signal in signals:
+        ideal = found[signal, names[0]]["median Z of the ideal test"]
+        cells = [f"{found[signal, name]['power at 2 sigma']['value']:.2f}" for name in names]
+        cells += [_gain(gains[signal, verdict]) for verdict in verdicts]
+        lines.append(f"| {signal} | {' | '.join(cells)} | {_number(ideal)} |")
+    toys = sorted(set(content["signal_toys"].values()))
+    return (
+        f"**{title}.** Power at two sigma; {content['null_toys']} toys without and "
+        f"{' or '.join(map(str, toys))} with each signal, commit {content['commit']}. A gain is "
+        "paired, with its 95 % interval, over what the verdict replaces; in bold where it is more "
+        f"than three standard deviations, with ! where a loss of {MARGIN:g} is not excluded.\n\n"
+        + "\n".join(lines)
+        + "\n"
+    )
+
+
+def _gain(gain: dict[str, Any]) -> str:
+    each = gain["difference"]
+    value = f"{each['value']:+.2f}"
+    value = f"**{value}**" if gain["sd"] > 3 else value
+    mark = "" if gain["not_inferior"] else " !"
+    return f"{value} ({each['low']:+.2f} to {each['high']:+.2f}){mark}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
+
+
+def location(kept: Path) -> str:
+    """Say how often the place of a peak was found."""
+    path = kept / "location.json"
+    if not path.exists():
+        return "**Location**: not run yet.\n"
+    content = json.loads(path.read_text())
+    rows = ""
+    for name, found in content.items():
+        if name == "commit":
+            continue
+        toys = [Located(**toy) for toy in found["toys"]]
+        share, low, high = often(toys, found["true"])
+        rows += f"| {name} | {len(toys)} | {share:.2f} ({low:.2f} to {high:.2f}) |\n"
+    return (
+        "**Location**, EXPO-1D: of the toys in which the scan has three sigma, those with the true "
+        f"centre within one width of the best window's; at least {OFTEN:g} was wanted (commit "
+        f"{content['commit']}).\n\n| signal | toys | found |\n|---|---|---|\n{rows}"
+    )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
