@@ -201,6 +201,13 @@ def test_all_tests_see_a_large_signal(tmp_path: Path, monkeypatch: pytest.Monkey
     for test in NAMES:
         assert found.power(test, "bulk").value > 0.6, test
     assert page.gather(read_lines([path]), "expo1d", (21, 4)) is None
+    stopped = [line for line in path.read_text().splitlines() if "network" not in line]
+    stopped += [line for line in path.read_text().splitlines() if "null.0.network" in line]
+    path.write_text("\n".join(stopped) + "\n")
+    found = page.gather(read_lines([path]), "expo1d", (8, 0))
+    assert found is not None
+    assert {len(streams[NULL]) for streams in found.t.values()} == {8}
+    assert page.gather(read_lines([path]), "expo1d", (9, 0)) is None
 
 
 def made_up(seen: dict[str, float]) -> page.Found:

@@ -12,7 +12,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from benchmarks.peers.run import SIGNAL_TOYS, TOYS
 from benchmarks.peers.tasks import NULL, SIGNALS
 from benchmarks.points import Lines, read_lines
 from gofstream.bench.cases import LABELS
@@ -29,6 +28,8 @@ TEXT = Path(__file__).with_name("peers.md.in")
 
 #: The rate of false alarms at which tests are compared.
 LEVEL = 0.05
+#: Toys without a signal, and with each, that a page needs.
+LEAST = 100, 20
 OURS = "ours"
 #: What tests are called on the page.
 NAMES = {
@@ -86,31 +87,45 @@ class Found:
         return difference(*p, theirs - ours, LEVEL)
 
 
-def gather(lines: Lines, task: str, toys: tuple[int, int] = (TOYS, SIGNAL_TOYS)) -> Found | None:
-    """Put together what was said of one task; nothing if a test has not taken all toys.
+def gather(lines: Lines, task: str, least: tuple[int, int] = LEAST) -> Found | None:
+    """Put together what was said of one task: the toys that all tests have taken.
 
     Parameters
     ----------
-    toys : how many without a signal, and with each.
+    least : toys without a signal, and with each; nothing comes of fewer.
     """
-    wanted = {NULL: toys[0]} | dict.fromkeys(SIGNALS[task], toys[1])
-    t: dict[str, dict[str, Floats]] = {}
-    seconds: dict[str, float] = {}
-    prepared: dict[str, float] = {}
-    for test in NAMES:
-        shape = {"task": task, "test": test}
-        chunks = [line for line in lines.values() if shape.items() <= line.get("shape", {}).items()]
-        t[test] = {stream: _joined(chunks, stream)[:count] for stream, count in wanted.items()}
-        if any(len(t[test][stream]) < count for stream, count in wanted.items()):
-            return None
-        each = [line["seconds"] / line["shape"]["count"] for line in chunks]
-        seconds[test] = float(np.median(each))
-        prepared[test] = next(line["prepared"] for line in chunks if line["prepared"] is not None)
+    chunks = [line for line in lines.values() if line.get("shape", {}).get("task") == task]
+    of = {test: [line for line in chunks if line["shape"]["test"] == test] for test in NAMES}
+    t = {
+        test: {stream: _joined(mine, stream) for stream in (NULL, *SIGNALS[task])}
+        for test, mine in of.items()
+    }
+    null = min(len(streams[NULL]) for streams in t.values())
+    each = min(len(streams[signal]) for streams in t.values() for signal in SIGNALS[task])
+    if null < least[0] or each < least[1]:
+        return None
+    t = {
+        test: {
+            stream: values[: null if stream == NULL else each] for stream, values in streams.items()
+        }
+        for test, streams in t.items()
+    }
     for test in SHAPE_ONLY:
         t[test + COUNTED] = {
             stream: np.hstack([values, t["count"][stream]]) for stream, values in t[test].items()
         }
-    return Found(task, t, seconds, prepared)
+    return Found(
+        task,
+        t,
+        {
+            test: float(np.median([line["seconds"] / line["shape"]["count"] for line in mine]))
+            for test, mine in of.items()
+        },
+        {
+            test: next(line["prepared"] for line in mine if line["prepared"] is not None)
+            for test, mine in of.items()
+        },
+    )
 
 
 def _joined(chunks: Sequence[dict[str, Any]], stream: str) -> Floats:
@@ -226,11 +241,11 @@ def _plain(test: str) -> str:
     return label(test).replace("*", "").replace("`", "").replace("the number of events", "count")
 
 
-def main(paths: list[Path], out: Path = OUT, toys: tuple[int, int] = (TOYS, SIGNAL_TOYS)) -> None:
+def main(paths: list[Path], out: Path = OUT) -> None:
     """Read the lines, write the page and its pictures."""
     lines, parts = read_lines(paths), {}
     for task in SIGNALS:
-        found = gather(lines, task, toys)
+        found = gather(lines, task)
         parts[task] = section(found, task)
         if found is not None:
             draw(found).savefig(out / f"peers-{task}.png", dpi=110)

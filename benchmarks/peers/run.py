@@ -49,6 +49,8 @@ def run(
             for count in (toys[0] if stream == NULL else toys[1],)
             for first in range(0, count, CHUNK)
         ]
+        # Half of the run has half of each stream: the page can be written from that.
+        chunks.sort(key=lambda each: each[1] / (toys[0] if each[0] == NULL else toys[1]))
         missing = [each for each in chunks if not all(asked.knows(test, *each) for test in tests)]
         remaining = Remaining(float(count) for _, _, count in missing)
         for each in missing:
