@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from numpy.typing import NDArray
 
+from gofstream import settings
 from gofstream.cli import cli
 from gofstream.datasets import expo1d as data
 from gofstream.inference.combine import combined_p
@@ -26,7 +27,7 @@ from gofstream.paper.compare import LEVEL, Comparison, Strategy, powers_redrawn
 from gofstream.paper.experiment import Context
 from gofstream.paper.gallery import add, page
 from gofstream.sample import Sample
-from gofstream.settings import Settings
+from gofstream.settings import PRESETS, Settings
 from gofstream.statistics import STATISTICS
 from gofstream.toys.sources import Simulator
 
@@ -119,8 +120,14 @@ def test_intervals_cover_the_true_difference() -> None:
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Give a folder, with every sample far smaller than in the quick version."""
+    """Give a folder, with fewer widths, and samples far smaller than in the quick version."""
+    two = {
+        "expo1d": PRESETS["expo1d"].settings.changed(widths=(0.7, 3.0)),
+        "dimuon5d": PRESETS["dimuon5d"].settings.changed(widths=(1.9, 4.4)),
+    }
+    fewer = {n: PRESETS[n].model_copy(update={"settings": s}) for n, s in two.items()}
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings, "PRESETS", dict(PRESETS) | fewer)
         patch.setattr(expo1d, "SHRINK", 40)
         patch.setattr(expo1d, "BATCHES", (1, 8))
         patch.setattr(dimuon5d, "BATCHES", (1, 4))

@@ -114,6 +114,7 @@ def carry_out(experiment: Experiment, context: Context) -> tuple[Outcome, list[P
             metadata = {"CreationDate": None} if form == "pdf" else None
             path = context.out / f"{stem}.{form}"
             figure.savefig(path, dpi=130, metadata=metadata)
+            figure.set_layout_engine("none")  # what fitted once is not fitted again
             paths.append(path)
     path = context.out / f"{experiment.name}.json"
     record = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,7 @@ def title(context: Context, what: str) -> str:
     )
 
 
+@cache
 def notes() -> dict[str, str]:
     """Say where the printed ideal Z does not follow from the printed fraction."""
     found = {}
