@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from gofstream.errors import MemoryBudgetError
 from gofstream.execution import thread_workers
 from gofstream.inference.calibrate import calibrate
 from gofstream.ratio.features import STORED, Features, prepare, prepare_bytes
+from gofstream.ratio.kernel import KernelRows
 from gofstream.ratio.learner import Learner
+from gofstream.ratio.objective import Block
 from gofstream.ratio.solver import Fit, fit, fit_bytes
 from gofstream.sample import Sample
 from gofstream.settings import Settings
@@ -113,6 +116,39 @@ def test_hard_batches(kind: str) -> None:
     right, done = (fitted(features, [events], made=made) for made in (False, True))
     assert done.converged.all()
     np.testing.assert_allclose(done.t, right.t, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("width", "single", "double"), [(4.0, 1, 2), (0.05, 1, 2)])
+def test_first_passes_are_in_single_precision(
+    width: float, single: int, double: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some passes at first and none at last; where rounding spoils even these, they are repeated.
+
+    The fits are those of double precision throughout.
+    """
+    x, data = reference(1 if width < 1 else 5), batches(1 if width < 1 else 5, 590, 610)
+    features = prepared(x, width, made=True)
+    seen: list[str] = []
+    whole = KernelRows.rows
+
+    def watched(rows: KernelRows, part: slice, out: Any = None) -> Any:
+        if part.start == 0:
+            seen.append(str(rows.columns.dtype))
+        return whole(rows, part, out)
+
+    monkeypatch.setattr(KernelRows, "rows", watched)
+    done = fitted(features, data, made=True)
+    passes, seen[:] = list(seen), []
+    monkeypatch.setattr(Block, "makes_rows", False)
+    right = fitted(features, data, made=True)
+    assert set(seen) == {"float64"}
+    assert done.converged.all()
+    assert right.converged.all()
+    np.testing.assert_allclose(done.t, right.t, rtol=1e-5, atol=1e-5)
+    assert len(passes) == done.passes.max()
+    assert passes.count("float32") >= single
+    assert passes[-double:] == ["float64"] * double
+    assert passes == sorted(passes)
 
 
 def test_memory_stays_within_the_budget() -> None:

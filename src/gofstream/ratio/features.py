@@ -9,7 +9,7 @@ the curvature of the reference term is (I - λN S)/2: no r × r matrix but S is 
 Rows ψ of the reference are stored if they fit into memory. If not, kernel rows k(x, c) are made
 anew in every pass: f = k(x, c)·a with a = L⁻ᵀU⁻ᵀz, so that nothing but the kernel itself has to be
 computed again. These coefficients are large and alternate in sign, so kernel rows are in double
-precision. H0 then comes from a part of the reference.
+precision, but for the first passes of a fit. H0 then comes from a part of the reference.
 """
 
 from __future__ import annotations
@@ -139,6 +139,14 @@ class Features:
             return self.psi[part, :]
         out = None if buffer is None else buffer[: part.stop - part.start, :]
         return self.made.rows(part, out)
+
+    def rough(self) -> Features:
+        """Give the same with rows made in single precision."""
+        if self.made is None:
+            return self
+        xp, _ = self.namespace
+        share = None if self.share is None else xp.astype(self.share, xp.float32)
+        return replace(self, made=self.made.rough(), share=share)
 
     def inward(self, z: Floats) -> Any:
         """Turn whitened coefficients (r, T) into those of the rows, in their precision."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -92,8 +92,17 @@ class KernelRows:
 
     def values(self, points: Any, out: Any = None) -> Any:
         """Give the rows of any points, in ``out`` if given."""
+        return in_place("exp", self.exponents(points, out))
+
+    def exponents(self, points: Any, out: Any = None) -> Any:
+        """Give -|x - c|² / 2σ² of any points, in ``out`` if given."""
         xp = array_namespace(points)
         x = points / self.width
         half = xp.sum(x * x, axis=1, keepdims=True) / -2
         left = xp.concat([x, half, xp.ones_like(half)], axis=1)
-        return in_place("exp", product(left, self.columns, out))
+        return product(xp.astype(left, self.columns.dtype, copy=False), self.columns, out)
+
+    def rough(self) -> KernelRows:
+        """Make the same rows in single precision, in less than half the time."""
+        xp = array_namespace(self.columns)
+        return replace(self, columns=xp.astype(self.columns, xp.float32))

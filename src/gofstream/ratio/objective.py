@@ -68,6 +68,7 @@ class Rows:
         self.shelves, self.sizes, self.to_kernel, self.made = shelves, sizes, to_kernel, made
         self.xp, self.device = array_namespace(shelves[0]), device(shelves[0])
         self.dtype = shelves[0].dtype
+        self.half: Floats | None = None
         self.rank = shelves[0].shape[2] if made is None else made.columns.shape[1]
         self.ends = list(itertools.accumulate(shelf.shape[0] for shelf in shelves))
         self.begins = [0, *self.ends[:-1]]
@@ -108,12 +109,24 @@ class Rows:
             first += count
         made = KernelRows.of(shelves, features.centres, features.width, like=shelves[0])
         rows = cls(shelves, sizes, to_numpy(features.to_kernel), made)
-        limit = math.exp(-(REACH**2) / 2)
         missed = np.array([len(events) for events in batches])
-        for part, _, _, _, columns in rows._parts(np.arange(len(sizes))):
-            seen = to_numpy(xp.max(part, axis=2)) >= limit
+        for part, _, _, _, columns in rows._parts(np.arange(len(sizes)), exponents=True):
+            seen = to_numpy(xp.max(part, axis=2)) >= -(REACH**2) / 2
             missed[columns] -= np.count_nonzero(seen, axis=1)
         return rows, missed
+
+    def rough(self, half: Floats) -> Rows:
+        """Give the same with rows made in single precision.
+
+        Parameters
+        ----------
+        half : (r, T) ½ Σ_D ψ of each batch. With that known, only tanh(f/2), which is small, goes
+            through them.
+        """
+        twin = copy.copy(self)
+        if self.made is not None:
+            twin.made, twin.dtype, twin.half = self.made.rough(), self.xp.float32, half
+        return twin
 
     def between(self, first: int, stop: int) -> Rows:
         """Give the rows of consecutive batches."""
@@ -142,8 +155,10 @@ class Rows:
         for part, shelf, batches, rows, columns in self._parts(who):
             f = row_values(part, coefficients[columns, :])
             values[shelf][batches, rows] = f
-            pulled[columns, :] += weighted_sums(misfit(f), part)
-        return values, self._whiten(pulled)
+            weights = misfit(f) if self.half is None else misfit(f) - 0.5
+            pulled[columns, :] += weighted_sums(weights, part)
+        pulled = self._whiten(pulled)
+        return values, pulled if self.half is None else pulled + self.half[:, who]
 
     def pull(self, values: list[Any], who: Indices) -> Floats:
         """Σ_D values ψ for each batch."""
@@ -213,8 +228,9 @@ class Rows:
         return self.xp.asarray(np.ascontiguousarray(z.T), dtype=self.dtype, device=self.device)
 
     def _nothing_pulled(self, who: Indices) -> Any:
-        shape = (len(who), self.rank)
-        return self.xp.zeros(shape, dtype=self.dtype, device=self.device)
+        shape, precise = (len(who), self.rank), self.half is not None
+        dtype = self.xp.float64 if precise else self.dtype
+        return self.xp.zeros(shape, dtype=dtype, device=self.device)
 
     def _whiten(self, pulled: Any) -> Floats:
         stacked = to_numpy(pulled).T.astype(np.float64, order="C")
@@ -222,7 +238,9 @@ class Rows:
             return stacked
         return upper_transposed_times(self.to_kernel, stacked)
 
-    def _parts(self, who: Indices) -> Iterator[tuple[Any, int, slice, slice, slice]]:
+    def _parts(
+        self, who: Indices, *, exponents: bool = False
+    ) -> Iterator[tuple[Any, int, slice, slice, slice]]:
         """Cut the rows of some batches into parts that stay in cache.
 
         Yields a part (batches, rows, r), a view wherever rows are stored; its shelf, the batches
@@ -248,15 +266,17 @@ class Rows:
             step = max(1, values // (rank * (stop - column)))
             for start in range(0, count, step):
                 rows = slice(start, min(start + step, count))
-                yield self._part(shelf, batches, rows, made), shelf, batches, rows, columns
+                part = self._part(shelf, batches, rows, made, exponents=exponents)
+                yield part, shelf, batches, rows, columns
             column = stop
 
-    def _part(self, shelf: int, batches: slice, rows: slice, out: Any) -> Any:
+    def _part(self, shelf: int, batches: slice, rows: slice, out: Any, *, exponents: bool) -> Any:
         there = self.shelves[shelf][batches, rows, :]
         if self.made is None:
             return there
         flat = self.xp.reshape(there, (-1, there.shape[2]))
-        made = self.made.values(flat, None if out is None else out[: flat.shape[0], :])
+        make = self.made.exponents if exponents else self.made.values
+        made = make(flat, None if out is None else out[: flat.shape[0], :])
         return self.xp.reshape(made, (*there.shape[:2], self.rank))
 
 
@@ -282,9 +302,8 @@ class Block:
             self.n_reference, self.mean = labels.n_reference, labels.mean
         #: Rows of the features for each row of a batch's reference.
         self.dealt = features.n_reference / self.n_reference
-        estimated = features.made is not None or data.made is not None
         #: The curvature of J is at most this many times the one that is taken for it, if known.
-        self.most = math.inf if estimated else self.dealt
+        self.most = math.inf if self.makes_rows else self.dealt
         self.penalty_n = features.penalty * (self.n_reference + expected)
         # Rows are read many times while a bound is minimised, so few enough batches are taken at a
         # time for their rows to stay in cache. If not even one batch fits, all go together and
@@ -303,6 +322,22 @@ class Block:
         part.expected, part.penalty_n = self.expected[first:stop], self.penalty_n[first:stop]
         part.data = self.data.between(first, stop)
         return part
+
+    @property
+    def makes_rows(self) -> bool:
+        """Whether rows of the reference, or of the data, are made in every pass."""
+        return self.features.made is not None or self.data.made is not None
+
+    def rough(self, half: Floats) -> Block:
+        """Give the same block with rows that are made in single precision, to begin a fit with.
+
+        Parameters
+        ----------
+        half : (r, T) ½ Σ_D ψ of each batch.
+        """
+        twin = copy.copy(self)
+        twin.features, twin.data = self.features.rough(), self.data.rough(half)
+        return twin
 
     # -- the reference ------------------------------------------------------------------------
 
@@ -327,10 +362,10 @@ class Block:
                 count = psi.shape[0]
                 if ones is None:
                     ones = xp.ones(count, dtype=psi.dtype, device=self.device)
-                    # By column, thin products of made rows, in double precision, take two thirds of
-                    # the time; those of stored rows, in single precision, take longer.
+                    # By column, thin products in double precision take two thirds of the time;
+                    # those in single precision take longer.
                     values, pulled = (
-                        buffer((n, z.shape[1]), psi, by_column=features.made is not None)
+                        buffer((n, z.shape[1]), psi, by_column=psi.dtype == xp.float64)
                         for n in (count, len(z))
                     )
                 weights = ones[:count] if share is None else share
