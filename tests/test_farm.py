@@ -119,7 +119,7 @@ def _calibrate_in_a_process(path: Path) -> None:
 
 
 def test_killed_and_resumed(tmp_path: Path) -> None:
-    """SIGKILL at 20 random moments, at the opening of the file too: it is whole, the bits the same.
+    """SIGKILL at 14 random moments, at the opening of the file too: it is whole, the bits the same.
 
     Processes are forked from one that has imported everything, so that they are killed while they
     calibrate, not while they import; they take their time, lest a fast machine be done too soon.
@@ -129,7 +129,7 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
     context.set_forkserver_preload(["gofstream.inference.calibrate"])
     rng = random.Random(5)
     kept = [0]
-    for attempt in range(20):
+    for attempt in range(14):
         process = context.Process(target=_calibrate_in_a_process, args=[path])
         process.start()
         if attempt % 4:  # else kill it soon, whatever it does
@@ -144,7 +144,7 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
             break
         assert process.exitcode == -signal.SIGKILL
     assert kept == sorted(kept)
-    assert len(set(kept)) > 10
+    assert len(set(kept)) > 7
     with thread_workers(2) as executor:
         undisturbed = calibrate(small_plan(), MANY, tmp_path / "whole.null", executor)
         made = calibrate(small_plan(), MANY, path, executor)
