@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reach.md"
 #: Data sets in their order, and what is said of each.
 TITLES = {
     "expo1d": "EXPO-1D, N(R) = 16 000 in 8 batches, five widths",
-    "dimuon5d": "DIMUON-5D, N(R) = 8000 in 4 batches, five widths, M = 10 000 (stand-in sample)",
+    "dimuon5d": "DIMUON-5D, N(R) = 8000 in 4 batches, five widths, M = 3000 (stand-in sample)",
     "cmsl1": "CMS-L1-24D, N(R) = 6000 in 5 batches, QCD events reused (stand-in sample)",
     "cmsl1-independent": "CMS-L1-24D, N(R) = 4000 in 5 batches, independent events (stand-in)",
 }
