@@ -32,7 +32,7 @@ from gofstream.inference.result import VERDICTS
 from gofstream.inference.study import PowerStudy
 from gofstream.paper import cmsl1, dimuon5d, expo1d
 from gofstream.paper.compare import LEVEL, difference, powers_redrawn, redraw
-from gofstream.paper.experiment import Context
+from gofstream.paper.experiment import Context, strict
 from gofstream.settings import preset
 
 Floats = NDArray[np.float64]
@@ -154,16 +154,7 @@ def report(name: str, study: PowerStudy[str], ideal: Mapping[str, float], out: P
     }
     out.mkdir(parents=True, exist_ok=True)
     path = out / f"reach-{name}.json"
-    write_whole(path, json.dumps(_finite(content), indent=1, allow_nan=False) + "\n")
-
-
-def _finite(content: Any) -> Any:
-    """Put null where JSON has no number: a Z without bound, for one."""
-    if isinstance(content, dict):
-        return {key: _finite(value) for key, value in content.items()}
-    if isinstance(content, list | tuple):
-        return [_finite(value) for value in content]
-    return None if isinstance(content, float) and not math.isfinite(content) else content
+    write_whole(path, json.dumps(strict(content), indent=1, allow_nan=False) + "\n")
 
 
 def run_expo1d(context: Context) -> None:

@@ -128,14 +128,14 @@ def carry_out(experiment: Experiment, context: Context) -> tuple[Outcome, list[P
         "claims": [asdict(claim) for claim in outcome.claims],
         "numbers": outcome.numbers,
     }
-    write_whole(path, json.dumps(_strict(record), indent=1, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(strict(record), indent=1, allow_nan=False) + "\n")
     return outcome, [*paths, path]
 
 
-def _strict(content: Any) -> Any:
+def strict(content: Any) -> Any:
     """Put null where JSON has no number: a Z without bound, for one."""
     if isinstance(content, Mapping):
-        return {key: _strict(value) for key, value in content.items()}
+        return {key: strict(value) for key, value in content.items()}
     if isinstance(content, list | tuple):
-        return [_strict(value) for value in content]
+        return [strict(value) for value in content]
     return None if isinstance(content, float) and not math.isfinite(content) else content
