@@ -12,6 +12,8 @@ in power, averaged over the signals, lies above zero.
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -41,6 +43,7 @@ from gofstream.ratio.learner import Learner
 from gofstream.ratio.model import LogRatios
 from gofstream.ratio.solver import fit
 from gofstream.sample import Sample
+from gofstream.scan.grid import RULE
 from gofstream.settings import preset
 from gofstream.statistics import all_, likelihood_ratio, log_mean_exp, next_, sat
 from gofstream.toys.plan import draw_toy
@@ -341,8 +344,15 @@ def run(name: str, out: Path = OUT, toys: tuple[int, int] = TOYS, task: Task | N
     points = Points(out / f"ideas-{name}.jsonl")
     with threadpool_limits(limits=1):
         task = task or TASKS[name]()
+        about = task.learner.about() | {"scan": RULE, "b": SHRINKS, "penalties": PENALTIES}
+        depends = hashlib.sha256(json.dumps(about).encode()).hexdigest()
         chunks: dict[str, dict[str, Any]] = {
-            f"ideas.{name}.{stream}.{first}": {"stream": stream, "first": first, "count": CHUNK}
+            f"ideas.{name}.{stream}.{first}": {
+                "stream": stream,
+                "first": first,
+                "count": CHUNK,
+                "depends on": depends,
+            }
             for stream in task.sources
             for first in range(0, toys[stream != NULL], CHUNK)
         }
@@ -351,7 +361,13 @@ def run(name: str, out: Path = OUT, toys: tuple[int, int] = TOYS, task: Task | N
             return
         columns, remaining = Columns(task), Remaining(1.0 for _ in missing)
         for key, shape in missing.items():
-            points.put({"name": key, "shape": shape, "t": columns.of(**shape)})
+            points.put(
+                {
+                    "name": key,
+                    "shape": shape,
+                    "t": columns.of(shape["stream"], shape["first"], CHUNK),
+                }
+            )
             remaining.done()
 
 
@@ -394,7 +410,7 @@ def section(lines: Lines) -> str:
     parts = []
     for name, tuned in TUNED.items():
         t = gathered(lines, name)
-        if not t:
+        if not {NULL, *tuned} <= set(t):
             parts.append(f"**{LABELS[name]}**: not run yet.\n")
             continue
         rest = [signal for signal in t if signal != NULL and signal not in tuned]

@@ -207,14 +207,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--full", action="store_true", help="the paper's sizes: hours")
     parser.add_argument("--toys", type=int, help="of the nominal model; signals in proportion")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("out/reach"))
+    parser.add_argument("--out", type=Path, help="default: out/reach, or out/reach-quick")
     options = parser.parse_args(arguments)
+    out = options.out or Path("out/reach" if options.full else "out/reach-quick")
     console = Console(stderr=True)
     with process_workers() as executor:
         context = Context(
             options.full,
             options.toys,
-            options.out,
+            out,
             options.seed,
             executor,
             lambda what: blocks_bar(console, what),

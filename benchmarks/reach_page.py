@@ -27,12 +27,14 @@ TITLES = {
 
 
 def main(folder: Path, commit: str, page: Path = PAGE) -> None:
-    """Copy what is new, and write the page."""
+    """Copy what is new, and write the page; what is the same keeps the commit it was made with."""
     kept = page.with_suffix("")
     kept.mkdir(exist_ok=True)
     for source in (*folder.glob("reach-*.json"), *folder.glob("location.json")):
-        content = json.loads(source.read_text()) | {"commit": commit}
-        write_whole(kept / source.name, json.dumps(content, indent=1) + "\n")
+        content, copy = json.loads(source.read_text()), kept / source.name
+        before = json.loads(copy.read_text()) if copy.exists() else {}
+        if content != {key: value for key, value in before.items() if key != "commit"}:
+            write_whole(copy, json.dumps(content | {"commit": commit}, indent=1) + "\n")
     text = page.read_text(encoding="utf-8")
     sections = {"power": powers(kept), "location": location(kept)}
     page.write_text(filled(text, sections), encoding="utf-8")

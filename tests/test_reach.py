@@ -125,6 +125,10 @@ def test_a_study_in_miniature(
     assert "| narrow | 8 | " in written
     assert written.count("not run yet") == 3
     assert json.loads((tmp_path / "page" / "location.json").read_text())["commit"] == "abc1234"
+    (tmp_path / "location.json").write_text(json.dumps(found | {"narrow": found["bulk"]}))
+    reach_page.main(tmp_path, "def5678", page)
+    assert "8 with each signal, commit abc1234" in page.read_text()
+    assert json.loads((tmp_path / "page" / "location.json").read_text())["commit"] == "def5678"
 
 
 def test_marks_of_gains() -> None:

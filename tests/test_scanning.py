@@ -167,6 +167,11 @@ def test_a_plan_without_scan_uses_any_file_and_leaves_it_alone(tmp_path: Path) -
             assert again.names == list(STATISTICS)
             assert again.t.tobytes() == wanted.t.tobytes() == made.t.tobytes()
             assert path.read_bytes() == before
+        batches = [
+            Sample.from_array(x) for x in plan.source.draw(plan.expected, np.random.default_rng(1))
+        ]
+        with pytest.raises(InputError, match=r"made without a scan \(`with_scan=False`\)"):
+            calibrate(without, TOYS, old, executor).test(batches)
 
 
 GALLERY = Path(__file__).parents[1] / "docs" / "gallery" / "toys" / "dimuon5d-full-seed1"
@@ -339,3 +344,20 @@ def test_windows_listed_do_not_lie_in_each_other() -> None:
     x = scaling.apply(Sample.from_array(missing, ["x"]))
     gap = best_windows(ScanSummary.empty(grid).add(x, 1000.0), scaling)
     assert any(w.kind == "deficit" and w.signal < 0 for w in gap)
+
+
+def test_a_wrong_rate_does_not_hide_a_peak() -> None:
+    """Of 15 % more events than expected the widest windows tell; a peak is listed beside them."""
+    rng = np.random.default_rng(8)
+    reference = Sample.from_array(rng.random(20_000), ["x"])
+    scaling = Scaling.learn(reference)
+    grid = ScanGrid.choose(scaling.apply(reference), 1000.0, rng)
+    data = np.concatenate([rng.random(1150), rng.normal(0.3, 0.004, 25)])
+    x = scaling.apply(Sample.from_array(data, ["x"]))
+    found = best_windows(ScanSummary.empty(grid).add(x, 1000.0), scaling)
+    assert sum(window.expected > 500 for window in found) == 1
+    peaks = [window.places[0] for window in found if window.expected < 100]
+    assert any(
+        p.low is not None and p.high is not None and p.low < 0.3 < p.high < p.low + 0.05
+        for p in peaks
+    )

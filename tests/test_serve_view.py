@@ -108,7 +108,7 @@ def test_scan() -> None:
     run = replace(RUN, scanned=True)
     found = view.scan(run, entry, (window,))
     assert found["e"] == "35"
-    assert "20 in at most 5\N{NO-BREAK SPACE}% of nominal epochs" in found["note"]
+    assert "reaches 20 with probability 5\N{NO-BREAK SPACE}% at most" in found["note"]
     many = replace(window, places=tuple(Place(f"c{k}", 0.0, 1.0) for k in range(7)))
     assert many.where.endswith("c4 from 0 to 1 and 2 more columns")
     assert replace(window, places=()).where == "everywhere"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from gofstream.stream import monitor as monitor_module
 from gofstream.stream import schema
 from gofstream.stream.reader import Reader
 from gofstream.stream.rows import EPOCH_SCAN, EVIDENCE, RUN_SCAN, Entry, Statistic
+from gofstream.stream.scanning import Scans
 from gofstream.stream.store import Store
 from gofstream.stream.verify import verify
 from scans import dense
@@ -130,6 +132,17 @@ def test_an_anomaly_is_told_with_its_place(path: Path) -> None:
     text = standing(found)
     assert "scan: e-value " in text
     assert f"scan: {best}" in text
+
+
+def test_batches_that_may_be_empty_have_no_e_value() -> None:
+    """Empty ones are refused, so those that are scanned hold too many events on average."""
+    for nominal, length, promised in ((12.0, 100, True), (11.0, 100, False), (2.0, 5, False)):
+        small = replace(learner(), expected=nominal)
+        scans = Scans.begin(small, length)
+        events = np.random.default_rng(1).exponential(size=(12, 1))
+        found = scans.add(ScanSummary.empty(scans.grid).add(events, nominal), watched=True)
+        told = {each.family for each in found.statistics()}
+        assert told == {RUN_SCAN, EPOCH_SCAN} | ({EVIDENCE} if promised else set())
 
 
 def older(path: Path, monkeypatch: pytest.MonkeyPatch, batches: int) -> None:

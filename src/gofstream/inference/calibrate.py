@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.errors import InputError
 from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.pvalues import LAWS, Law, PValue, p_value, with_p
@@ -56,6 +57,11 @@ class Calibration:
             planned sizes; or if no statistic has a name in ``together``.
         """
         plan = self.plan
+        if self.table.scan is None:
+            raise InputError(
+                "these toys were made without a scan (`with_scan=False`), and a test has one; "
+                "calibrate with it: the same file keeps its other toys"
+            )
         check_sizes(plan, batches)
         widths = plan.learner.widths
         learnt = tuple(plan.observe(plan.shared(width), width, batches) for width in widths)

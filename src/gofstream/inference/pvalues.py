@@ -88,7 +88,8 @@ class FittedLaw:
     law : which family.
     ks_p : p-value of a Kolmogorov-Smirnov test against the toys it was fitted to. Fitting makes it
         too large, so a small one is damning and a large one proves little.
-    tail_ratio : toys beyond the law's own 95 % point, over what it predicts.
+    tail_ratio : toys beyond the law's own 95 % point, over what it predicts; beyond the 99 % point
+        of the exponential, which is right at the other one by its making.
     """
 
     law: Law

@@ -247,7 +247,9 @@ class TestResult:
         return [lines[0], "─" * len(lines[0]), *lines[1:]]
 
     def _notes(self) -> list[str]:
-        notes = [f"combined: {RULES[self.rule]} over the widths, ranked among the toys alike"]
+        notes = [
+            f"combined: {RULES[self.rule]} over all that is combined, ranked among the toys alike"
+        ]
         notes += [f"scan: {window}" for window in self.windows[:1]]
         if self.together is not None:
             names, p = self.together
@@ -272,10 +274,12 @@ class TestResult:
             for k, p in enumerate(result.p)
             if p.extrapolated and p.law is not None
         ]
+        extrapolated = {name for name, r in self.statistics.items() if r.p[0].extrapolated}
         worst, _, which = min(used)
         tails = [tail for _, tail, _ in used]
         return (
-            f"  least KS p of the laws used: {worst:.2g} ({which}); toys beyond their 5 % points: "
+            f"  least KS p of the laws used: {worst:.2g} ({which}); toys beyond their 5 % "
+            f"points{', of the scan its 1 % point' if SCAN in extrapolated else ''}: "
             f"{min(tails):.2f} to {max(tails):.2f} times as many as predicted"
         )
 

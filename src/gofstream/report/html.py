@@ -59,7 +59,7 @@ def render(record: Record) -> str:
         "size": words.size,
         "shell": shlex.join,
         "place": words.place_text,
-        "e": words.e_text,
+        "e_value": words.e_text,
         "json": lambda value: json.dumps(value, ensure_ascii=False),
     }
     page = environment.get_template("report.html.j2").render(

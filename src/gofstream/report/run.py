@@ -22,7 +22,9 @@ def standing(verdict: Verdict) -> str:
         )
     lines += [] if verdict.e_value is None else [f"next: {verdict.e_value}"]
     if verdict.evidence is not None:
-        lines.append(f"scan: e-value {e_text(verdict.evidence)} of the epoch, for any reference")
+        lines.append(
+            f"scan: e-value {e_text(verdict.evidence)} of the epoch, for any size of reference"
+        )
     lines += [f"scan: {window}" for window in verdict.windows[:1]]
     lines += [
         f"alarm after batch {alarm.batch}: anomalous since batch {alarm.since}"

@@ -20,6 +20,8 @@ Floats = NDArray[np.float64]
 
 #: Windows listed, and columns of each that are told in words.
 LISTED, TOLD = 3, 5
+#: A window with more of the reference in it is no place.
+MOST = 0.5
 #: What the last of the heights is called, in which tails are cut.
 DISTANCE = "distance from the origin, scaled"
 
@@ -107,6 +109,8 @@ def best_windows(summary: ScanSummary, scaling: Scaling) -> tuple[FoundWindow, .
     """List the best windows, the likeliest first; none has its centre in one before it.
 
     An alternative counts with its weight, as in t, so that the many narrow ones do not always win.
+    A window with most of the reference in it tells of the rate and is no place: of such windows the
+    best is listed, and hides no others.
 
     Examples
     --------
@@ -126,15 +130,16 @@ def best_windows(summary: ScanSummary, scaling: Scaling) -> tuple[FoundWindow, .
     score = ratio + grid.log_weight
     strongest = score.argmax(axis=0)
     found: list[FoundWindow] = []
-    taken: list[_Bump | _Tail] = []
+    taken: dict[bool, list[_Bump | _Tail]] = {True: [], False: []}
     for window in np.argsort(-score.max(axis=0), kind="stable"):
         strength = int(strongest[window])
         spot = _spot(grid, int(window))
         if ratio[strength, window] <= 0 or len(found) == LISTED:
             break
-        if any(_overlap(spot, other) for other in taken):
+        most = bool(grid.content[window] > MOST)
+        if any(most or _overlap(spot, other) for other in taken[most]):
             continue
-        taken.append(spot)
+        taken[most].append(spot)
         added = grid.drift[strength, window]
         found.append(
             FoundWindow(

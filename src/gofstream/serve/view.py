@@ -163,8 +163,8 @@ def scan(run: Run, entry: Entry | None, windows: Sequence[FoundWindow]) -> dict[
     """
     found = None if entry is None else scan_evidence(entry)
     note = (
-        "of the epoch; may be looked at any time: it reaches 20 in at most "
-        "5\N{NO-BREAK SPACE}% of nominal epochs"
+        "of the epoch; may be looked at any time: a nominal epoch's reaches 20 with probability "
+        "5\N{NO-BREAK SPACE}% at most"
     )
     if not run.scanned:
         note = "this run was begun without a scan"

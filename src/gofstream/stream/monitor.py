@@ -162,9 +162,10 @@ class Monitor:
             store = Store.resume(path, about, retention, newer=("scan",))
         try:
             tracks = begin(learner, epoch, window)
-            store = store or Store.create(path, about, retention)
             # A run that was begun without a scan goes on without: it has seen events that are gone.
-            scans = Scans.begin(learner, epoch) if is_scanned(store.about()) else None
+            known = about if store is None else store.about()
+            scans = Scans.begin(learner, epoch) if is_scanned(known) else None
+            store = store or Store.create(path, about, retention)
             return cls(store, learner, boundary, resumed(store, tracks, scans), executor)
         except BaseException:
             if store is not None:

@@ -7,6 +7,7 @@ it, as they can be merged with those of other runs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,9 @@ from gofstream.stream.learning import EXPOSURE_TOLERANCE
 from gofstream.stream.reader import Reader
 from gofstream.stream.rows import EPOCH_SCAN, EVIDENCE, RUN_SCAN, Entry, ScanRow, Statistic
 from gofstream.toys.scanning import ScanPass
+
+#: Batches without an event that an epoch may expect to have, where there is an e-value.
+NO_EMPTY = 1e-3
 
 
 def scan_pass(learner: Learner, epoch: int) -> ScanPass:
@@ -83,9 +87,18 @@ class Scans:
         found = [Statistic(RUN_SCAN, 0, self.run.t)]
         if self.epoch.batches:
             found.append(Statistic(EPOCH_SCAN, 0, self.epoch.t))
-            if self.grid.safe_drift is not None and np.isfinite(log_e := self.epoch.log_e):
+            if self._promised and np.isfinite(log_e := self.epoch.log_e):
                 found.append(Statistic(EVIDENCE, 0, log_e))
         return tuple(found)
+
+    @property
+    def _promised(self) -> bool:
+        """Whether an e-value holds: for an unweighted reference, where no batch comes out empty.
+
+        Empty batches are refused, and what was expected of them is lost with them.
+        """
+        empty = self.length * math.exp(-self.learner.expected)
+        return self.grid.safe_drift is not None and empty < NO_EMPTY
 
     def row(self) -> ScanRow:
         """Write what has to be kept: the sums, and where the epoch's scan found most."""
