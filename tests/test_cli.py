@@ -113,13 +113,13 @@ def test_version() -> None:
 def test_ctrl_c_keeps_the_toys_and_says_how_to_go_on(number: int, tmp_path: Path) -> None:
     """Stopped in the middle: one message, code 130; the same command then finishes."""
     reference, null = tmp_path / "reference.npy", tmp_path / "toys.null"
-    np.save(reference, np.random.default_rng(1).exponential(size=(10_000, 1)))
+    np.save(reference, np.random.default_rng(1).exponential(size=(30_000, 1)))
     gofstream = str(Path(sys.executable).parent / "gofstream")
-    command = [gofstream, "calibrate", str(reference), "--expected", "800", "--batches", "4"]
-    command += ["--toys", "600", "--out", str(null)]
+    command = [gofstream, "calibrate", str(reference), "--expected", "400", "--batches", "4"]
+    command += ["--toys", "200", "--out", str(null)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     limit = time.monotonic() + 60
-    while kept_blocks(null) < 3 and time.monotonic() < limit:
+    while kept_blocks(null) < 3 and process.poll() is None and time.monotonic() < limit:
         time.sleep(0.02)
     process.send_signal(number)
     _, message = process.communicate(timeout=60)

@@ -377,13 +377,13 @@ print(json.dumps(found))
 
 
 def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
-    """A reference of 96 MB in double precision, with a budget of 50 MB.
+    """A reference of 192 MB in double precision, with a budget of 80 MB.
 
     `gofstream calibrate` runs in a process of its own, first on a small reference, so that all that
     it needs is loaded, then on the large one. In between the largest resident memory of the process
     may grow by 1.1 times the budget.
     """
-    rows, columns, budget = 750_000, 16, 50_000_000
+    rows, columns, budget = 1_500_000, 16, 80_000_000
     rng = np.random.default_rng(1)
     np.save(tmp_path / "small.npy", rng.standard_normal((20_000, columns), np.float32))
     shape = (rows, columns)
