@@ -15,6 +15,7 @@ from gofstream.datasets import expo1d
 from gofstream.errors import MemoryBudgetError
 from gofstream.execution import thread_workers
 from gofstream.inference.calibrate import calibrate
+from gofstream.ratio import solver
 from gofstream.ratio.features import STORED, Features, prepare, prepare_bytes
 from gofstream.ratio.kernel import KernelRows
 from gofstream.ratio.learner import Learner
@@ -118,9 +119,24 @@ def test_hard_batches(kind: str) -> None:
     np.testing.assert_allclose(done.t, right.t, rtol=1e-4)
 
 
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Give a list, to which every pass over the reference adds the precision of its rows."""
+    passes: list[str] = []
+    whole = KernelRows.rows
+
+    def watched(rows: KernelRows, part: slice, out: Any = None) -> Any:
+        if part.start == 0:
+            passes.append(str(rows.columns.dtype))
+        return whole(rows, part, out)
+
+    monkeypatch.setattr(KernelRows, "rows", watched)
+    return passes
+
+
 @pytest.mark.parametrize(("width", "single", "double"), [(4.0, 1, 2), (0.05, 1, 2)])
 def test_first_passes_are_in_single_precision(
-    width: float, single: int, double: int, monkeypatch: pytest.MonkeyPatch
+    width: float, single: int, double: int, seen: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some passes at first and none at last; where rounding spoils even these, they are repeated.
 
@@ -128,15 +144,7 @@ def test_first_passes_are_in_single_precision(
     """
     x, data = reference(1 if width < 1 else 5), batches(1 if width < 1 else 5, 590, 610)
     features = prepared(x, width, made=True)
-    seen: list[str] = []
-    whole = KernelRows.rows
-
-    def watched(rows: KernelRows, part: slice, out: Any = None) -> Any:
-        if part.start == 0:
-            seen.append(str(rows.columns.dtype))
-        return whole(rows, part, out)
-
-    monkeypatch.setattr(KernelRows, "rows", watched)
+    seen.clear()
     done = fitted(features, data, made=True)
     passes, seen[:] = list(seen), []
     monkeypatch.setattr(Block, "makes_rows", False)
@@ -149,6 +157,18 @@ def test_first_passes_are_in_single_precision(
     assert passes.count("float32") >= single
     assert passes[-double:] == ["float64"] * double
     assert passes == sorted(passes)
+
+
+def test_single_precision_ends_in_time(seen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the gradient small enough; and no fit is called converged before, however loosely."""
+    features, data = prepared(reference(5), 4.0, made=True), batches(5, 590, 610)
+    for rough, tolerance in ((10.0, 1e-5), (0.0, 0.5)):
+        monkeypatch.setattr(solver, "ROUGH", rough)
+        seen.clear()
+        done = fit(features, data, [EXPECTED] * 2, tolerance=tolerance)
+        assert done.converged.all()
+        assert seen[-1] == "float64"
+        assert seen.count("float32") == 1 or not rough
 
 
 def test_memory_stays_within_the_budget() -> None:
