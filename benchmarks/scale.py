@@ -1,8 +1,8 @@
 """CMS-L1-24D at the paper's size, on all cores and within a memory budget.
 
-The reference is the shipped sample, drawn again and smeared: good for timing, not for physics. As
-many blocks of toys as there are cores, and memory has room for, make a round, whose time is shared
-by all its fits. Each round is a line of a file: a run that was stopped goes on after the last.
+The reference is the shipped sample, drawn again and smeared: good for timing, not for physics. A
+block of toys, on which all cores work, makes a round, whose time is shared by all its fits. Each
+round is a line of a file: a run that was stopped goes on after the last.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from gofstream.bench.machine import cpu_name
 from gofstream.bench.memory import peak_and_present
 from gofstream.cli.progress import amount, duration
 from gofstream.datasets import cmsl1
-from gofstream.errors import refuse_beyond
 from gofstream.execution import cores, thread_workers
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.scaling import ScaledRows
@@ -149,40 +148,30 @@ def run(
     plan = _plan(shape)
     (width,) = plan.learner.widths
     begun = time.perf_counter()
-    features = plan.learner.features(width)
+    with thread_workers():
+        features = plan.learner.features(width)
     prepared = time.perf_counter() - begun
-    watch = Watch(n_reference, len(missing) * cores() * PASSES)
+    watch = Watch(n_reference, len(missing) * PASSES)
     if features.made is not None:
         watched = WatchedRows.of(plan.learner.reference, watch)
         features = replace(features, made=replace(features.made, points=watched))
-    shared, block = plan.memory(features)
-    refuse_beyond(memory, shared + block, "the features and one block of toys")
-    at_once = min(cores(), (memory - shared) // block)
     for number in missing:
         before, begun = watch.seen, time.perf_counter()
-        with thread_workers(at_once) as executor:
-            first = number * at_once
-            made = list(
-                executor.map(
-                    lambda index: plan.block(features, width, index), range(first, first + at_once)
-                )
-            )
+        with thread_workers():
+            t, unconverged = plan.block(features, width, number)
         spent = time.perf_counter() - begun
-        fits = at_once * plan.toys_per_block * len(plan.expected)
+        fits = plan.toys_per_block * len(plan.expected)
         found = {
             "seconds": spent,
             "seconds_per_fit": spent / fits,
             "fits": fits,
-            "blocks": at_once,
-            "passes": None
-            if features.made is None
-            else (watch.seen - before) / (at_once * n_reference),
-            "unconverged": sum(missed for _, missed in made),
+            "passes": None if features.made is None else (watch.seen - before) / n_reference,
+            "unconverged": unconverged,
             "prepared": prepared,
             "rank": features.rank,
             "rows": "stored" if features.made is None else "made",
             "peak": peak_and_present()[0],
-            "t": np.concatenate([t[:, :, -1] for t, _ in made]).tolist(),
+            "t": t[:, :, -1].tolist(),
         }
         points.put({"name": f"scale.round.{number}", "shape": shape, **found})
 
@@ -226,7 +215,7 @@ def _words(rounds: Sequence[dict[str, Any]]) -> str:
     share = max(line["peak"] for line in rounds) / shape["memory"]
     low, high = PAPER["cmsl1"]
     rows = "".join(
-        f"| {number} | {line['fits']} in {line['blocks']} | {_passes(line)} "
+        f"| {number} | {line['fits']} | {_passes(line)} "
         f"| {duration(line['seconds'])} | {line['seconds_per_fit']:.3g} s | {line['unconverged']} "
         f"| {line['peak'] / shape['memory']:.2f} |\n"
         for number, line in enumerate(rounds, 1)
@@ -237,7 +226,7 @@ def _words(rounds: Sequence[dict[str, Any]]) -> str:
         f"toy, a budget of {shape['memory'] / 1024**3:.3g} GiB, {shape['cores']} cores "
         f"({shape['cpu']}, {shape['device']}); rows {last['rows']}. Preparing took "
         f"{duration(last['prepared'])}, once.\n\n"
-        "| round | fits, in blocks at once | passes | time | a batch, amortised | not converged "
+        "| block | fits | passes | time | a batch, amortised | not converged "
         "| peak memory / budget |\n|---|---|---|---|---|---|---|\n"
         f"{rows}\n"
         f"**{each:.3g} s for the fit of a batch**, where the paper's GPU takes {low:g} to {high:g} "

@@ -185,5 +185,5 @@ def test_blocks_of_huge_toys_are_short() -> None:
         assert toys_in_a_block(np.full(1, huge), learner, stored=stored) == 3
         assert toys_in_a_block(np.full(5, 1e7), learner, stored=stored) == 1
     assert toys_in_a_block(np.full(5, 200_000.0), learner, stored=True) == 1
-    assert toys_in_a_block(np.full(5, 200_000.0), learner, stored=False) == 6
+    assert toys_in_a_block(np.full(5, 200_000.0), learner, stored=False) == 8
     assert toys_in_a_block(np.full(5, 400_000.0), learner, stored=False) == 4

@@ -3,6 +3,9 @@
 Threads are the default: the array products release the interpreter's lock, and the prepared
 reference is shared instead of copied. Processes and Dask workers prepare it themselves, once each.
 All work with one BLAS thread, so that workers do not get in each other's way.
+
+Blocks of fits go to workers. Where one block is so large that its rows have to be made in every
+pass, threads share that block instead: they are its hands.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
     BrokenExecutor,
     CancelledError,
@@ -21,7 +24,7 @@ from concurrent.futures import (
     ThreadPoolExecutor,
 )
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
@@ -33,6 +36,10 @@ if TYPE_CHECKING:
     from distributed import Future as DaskFuture
 
 
+Item = TypeVar("Item")
+Done = TypeVar("Done")
+
+
 def cores() -> int:
     """Count the cores this process may use."""
     return len(os.sched_getaffinity(0))
@@ -42,14 +49,60 @@ def cores() -> int:
 def thread_workers(count: int | None = None) -> Iterator[Executor]:
     """Give an executor of ``count`` threads (default: all cores), with one BLAS thread each.
 
+    Whoever asks has as many hands meanwhile.
+
     Examples
     --------
     >>> with thread_workers(2) as executor:
     ...     executor.submit(pow, 2, 5).result()
     32
     """
-    with threadpool_limits(limits=1), ThreadPoolExecutor(count or cores()) as executor:
+    count = count or cores()
+    with threadpool_limits(limits=1), ThreadPoolExecutor(count) as executor, use_hands(count):
         yield executor
+
+
+_this_thread = threading.local()
+
+
+def hands() -> int:
+    """Count the threads among which this one may share out what it has to do."""
+    return int(getattr(_this_thread, "hands", 1))
+
+
+@contextmanager
+def use_hands(count: int) -> Iterator[None]:
+    """Let this thread share out its work among so many.
+
+    Examples
+    --------
+    >>> with use_hands(3):
+    ...     hands()
+    3
+    >>> hands()
+    1
+    """
+    before = hands()
+    _this_thread.hands = count
+    try:
+        yield
+    finally:
+        _this_thread.hands = before
+
+
+def share_out(work: Callable[[Item], Done], items: Sequence[Item], count: int) -> Iterator[Done]:
+    """Do something with every item, in so many threads, and give the results in their order.
+
+    Examples
+    --------
+    >>> list(share_out(abs, [-1, 2, -3], 2))
+    [1, 2, 3]
+    """
+    if min(count, len(items)) <= 1:
+        yield from map(work, items)
+        return
+    with ThreadPoolExecutor(min(count, len(items))) as pool:
+        yield from pool.map(work, items)
 
 
 @contextmanager

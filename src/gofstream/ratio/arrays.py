@@ -51,6 +51,11 @@ def nbytes(*arrays: Any) -> int:
     return sum(math.prod(array.shape) * n // 8 for array, n in zip(arrays, bits, strict=True))
 
 
+def on_cpu(array: Any) -> bool:
+    """Tell whether an array is in the memory of this machine, and its work done by this thread."""
+    return bool(array.__dlpack_device__()[0] == CPU)
+
+
 def buffer(shape: tuple[int, int], like: Any, *, by_column: bool = False) -> Any:
     """Make room for a matrix, where an array ``like`` is, that results are put into with ``out=``.
 
@@ -71,7 +76,7 @@ def buffer(shape: tuple[int, int], like: Any, *, by_column: bool = False) -> Any
     if not is_torch_array(like):
         return None
     xp, where = array_namespace(like), device(like)
-    if like.__dlpack_device__()[0] != CPU:
+    if not on_cpu(like):
         return xp.empty(shape, dtype=like.dtype, device=where)
     return xp.asarray(np.empty(shape, dtype=to_numpy(xp.empty(0, dtype=like.dtype)).dtype))
 

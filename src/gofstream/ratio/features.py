@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from gofstream.errors import refuse_beyond
+from gofstream.execution import hands, share_out
 from gofstream.ratio.arrays import Points, nbytes, to_numpy
 from gofstream.ratio.centres import BLOCK, REACH, Centres, reduce_centres, reduction_bytes
 from gofstream.ratio.kernel import KernelRows, gaussian
@@ -53,6 +54,9 @@ DATA_VALUES = 256 * 1024
 PADDING = 1.25
 #: Share of the memory budget that stored rows of the reference may take: the rest is for fits.
 STORED = 0.75
+#: Rows that have to be made are made in so many strips, or in fewer of so many rows each: one for
+#: each thread, and the same for any number of them.
+STRIPS, STRIP_ROWS = 64, 16 * 1024
 #: Rows of the reference from which H0 is made where rows are not stored: so many for each centre,
 #: and not fewer than this.
 GRAM_FACTOR, GRAM_ROWS = 50, 100_000
@@ -120,8 +124,18 @@ class Features:
         """Number of rows of the reference."""
         return int(self.psi.shape[0]) if self.made is None else len(self.made.points)
 
-    def chunks(self, columns: int) -> Iterator[tuple[Any, Any]]:
+    def strips(self) -> list[slice]:
+        """Cut the reference into strips that threads share: one, unless rows have to be made."""
+        count = self.n_reference
+        if self.made is None:
+            return [slice(0, count)]
+        rows = max(STRIP_ROWS, -(-count // (STRIPS * RUN)) * RUN)
+        return [slice(start, min(start + rows, count)) for start in range(0, count, rows)]
+
+    def chunks(self, columns: int, strip: slice | None = None) -> Iterator[tuple[Any, Any]]:
         """Yield (rows, share) in chunks that stay in cache while ``columns`` fits use them.
+
+        Those of one strip, or of the whole reference.
 
         This is the only way the solver reads the reference. f is rows @ `inward` (z), and what is
         pulled back through rows goes through `outward`: rows are ψ, or kernel values. Those of one
@@ -129,9 +143,10 @@ class Features:
         """
         rows = min(CHUNK_ROWS, CHUNK_BYTES // (4 * self.rank), CHUNK_VALUES // columns)
         rows = max(1, rows // RUN) * RUN
-        buffer = None if self.made is None else self.made.buffer(min(rows, self.n_reference))
-        for start in range(0, self.n_reference, rows):
-            part = slice(start, min(start + rows, self.n_reference))
+        first, stop = (0, self.n_reference) if strip is None else (strip.start, strip.stop)
+        buffer = None if self.made is None else self.made.buffer(min(rows, stop - first))
+        for start in range(first, stop, rows):
+            part = slice(start, min(start + rows, stop))
             yield self._rows(part, buffer), None if self.share is None else self.share[part]
 
     def _rows(self, part: slice, buffer: Any) -> Any:
@@ -331,9 +346,8 @@ def features_of(
         held=reference.nbytes,
     )
     if psi is None:
-        for rows, own in features.chunks(RUN):
-            weights = np.full(len(rows), 1 / len(reference)) if own is None else own
-            features.mean[:] += weights @ rows
+        for sums in share_out(lambda strip: _sums(features, strip), features.strips(), hands()):
+            features.mean[:] += sums
         return replace(features, mean=features.outward(features.mean))
     to_psi = upper_inv.T.astype(dtype)
     for part in _slabs(len(reference)):
@@ -341,6 +355,15 @@ def features_of(
         weights = np.full(len(psi[part]), 1 / len(reference)) if share is None else share[part]
         features.mean[:] += weights.astype(dtype) @ psi[part]
     return features
+
+
+def _sums(features: Features, strip: slice) -> Floats:
+    """Σ share k(x, c) over some rows of the reference."""
+    sums = np.zeros(features.rank)
+    for rows, own in features.chunks(RUN, strip):
+        weights = np.full(len(rows), 1 / features.n_reference) if own is None else own
+        sums += weights @ rows
+    return sums
 
 
 def _project(x: Points, centres: Centres, width: float, dtype: np.dtype[Any]) -> Floats:

@@ -6,13 +6,14 @@ import copy
 import itertools
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
+from gofstream.execution import share_out
 from gofstream.ratio.arrays import buffer, in_place, product, to_numpy
 from gofstream.ratio.centres import REACH
 from gofstream.ratio.features import RUN, Features, shelve
@@ -30,14 +31,23 @@ GROUP_BYTES = 12 * 1024**2
 #: Numbers in a part of the data rows that both products of a curvature use while it is in the
 #: third-level cache; raw rows, which are long, in the second-level one.
 PART_VALUES, RAW_PART_VALUES = 1024 * 1024, 128 * 1024
-#: Rows of such a part, at least, where they are made.
-MADE_PART_ROWS = 256
+#: Rows of such a part, at least, where they are made; and of a stretch, which one thread works on.
+MADE_PART_ROWS, STRETCH_ROWS = 256, 16 * 1024
 #: Relative residual at which conjugate gradients stop: a later step mends what an early one left.
 LINEAR = 0.05
 #: Where no event is, in units of a width: all kernels vanish.
 NOWHERE = 1e9
 #: A Newton step that moves f on the data by less than this leaves a gradient small enough.
 SMALL_MOVE = 0.3
+
+
+class Stretch(NamedTuple):
+    """Rows of consecutive batches on one shelf, and the columns that stand for the batches."""
+
+    shelf: int
+    batches: slice
+    rows: slice
+    columns: slice
 
 
 class Rows:
@@ -55,8 +65,11 @@ class Rows:
     on the shelves of a result the others are zero.
 
     Where rows do not fit into memory, shelves hold the events themselves, and kernel rows are
-    ``made`` of them whenever they are needed.
+    ``made`` of them whenever they are needed; by so many ``hands``, in stretches that do not depend
+    on how many there are.
     """
+
+    hands = 1
 
     def __init__(
         self,
@@ -95,7 +108,9 @@ class Rows:
         return cls(shelves, sizes, None)
 
     @classmethod
-    def to_make(cls, features: Features, batches: Sequence[Floats]) -> tuple[Rows, Indices]:
+    def to_make(
+        cls, features: Features, batches: Sequence[Floats], hands: int
+    ) -> tuple[Rows, Indices]:
         """Keep the events of batches; tell how many of each no centre can see."""
         xp, where = features.namespace
         sizes = [len(batch) for batch in batches]
@@ -110,9 +125,17 @@ class Rows:
         made = KernelRows.of(shelves, features.centres, features.width, like=shelves[0])
         rows = cls(shelves, sizes, to_numpy(features.to_kernel), made)
         missed = np.array([len(events) for events in batches])
-        for part, _, _, _, columns in rows._parts(np.arange(len(sizes)), exponents=True):
-            seen = to_numpy(xp.max(part, axis=2)) >= -(REACH**2) / 2
-            missed[columns] -= np.count_nonzero(seen, axis=1)
+        stretches = rows.stretches(np.arange(len(sizes)))
+
+        def seen(stretch: Stretch) -> Any:
+            return sum(
+                np.count_nonzero(to_numpy(xp.max(part, axis=2)) >= -(REACH**2) / 2, axis=1)
+                for part, _ in rows.parts(stretch, exponents=True)
+            )
+
+        for stretch, count in zip(stretches, share_out(seen, stretches, hands), strict=True):
+            missed[stretch.columns] -= count
+        rows.hands = hands
         return rows, missed
 
     def rough(self, half: Floats) -> Rows:
@@ -143,48 +166,60 @@ class Rows:
 
     def values(self, z: Floats, who: Indices) -> list[Any]:
         """Evaluate f on the events of each batch."""
-        coefficients, values = self._coefficients(z), self.zeros()
-        for part, shelf, batches, rows, columns in self._parts(who):
-            values[shelf][batches, rows] = row_values(part, coefficients[columns, :])
+        coefficients, values = self.coefficients(z), self.zeros()
+
+        def evaluate(stretch: Stretch) -> None:
+            for part, rows in self.parts(stretch):
+                f = row_values(part, coefficients[stretch.columns, :])
+                values[stretch.shelf][stretch.batches, rows] = f
+
+        for _ in share_out(evaluate, self.stretches(who), self.hands):
+            pass
         return values
 
     def misfits(self, z: Floats, who: Indices) -> tuple[list[Any], Floats]:
         """Evaluate f on the events of each batch, and Σ_D ψ/(1+e^f)."""
-        coefficients, values = self._coefficients(z), self.zeros()
-        pulled = self._nothing_pulled(who)
-        for part, shelf, batches, rows, columns in self._parts(who):
-            f = row_values(part, coefficients[columns, :])
-            values[shelf][batches, rows] = f
-            weights = misfit(f) if self.half is None else misfit(f) - 0.5
-            pulled[columns, :] += weighted_sums(weights, part)
-        pulled = self._whiten(pulled)
+        coefficients, values = self.coefficients(z), self.zeros()
+
+        def weigh(stretch: Stretch, part: Any, rows: slice) -> Any:
+            f = row_values(part, coefficients[stretch.columns, :])
+            values[stretch.shelf][stretch.batches, rows] = f
+            return misfit(f) if self.half is None else misfit(f) - 0.5
+
+        pulled = self._pulled(weigh, who)
         return values, pulled if self.half is None else pulled + self.half[:, who]
 
     def pull(self, values: list[Any], who: Indices) -> Floats:
         """Σ_D values ψ for each batch."""
-        pulled = self._nothing_pulled(who)
-        for part, shelf, batches, rows, columns in self._parts(who):
-            pulled[columns, :] += weighted_sums(values[shelf][batches, rows], part)
-        return self._whiten(pulled)
+        return self._pulled(
+            lambda stretch, _, rows: values[stretch.shelf][stretch.batches, rows], who
+        )
 
     def curvature(self, p: Floats, weights: list[Any], who: Indices) -> tuple[Floats, list[Any]]:
         """Σ_D weights ψ (ψ·p) for each batch, and ψ·p itself."""
-        coefficients, values = self._coefficients(p), self.zeros()
-        pulled = self._nothing_pulled(who)
-        for part, shelf, batches, rows, columns in self._parts(who):
-            f = row_values(part, coefficients[columns, :])
-            values[shelf][batches, rows] = f
-            pulled[columns, :] += weighted_sums(weights[shelf][batches, rows] * f, part)
-        return self._whiten(pulled), values
+        coefficients, values = self.coefficients(p), self.zeros()
+
+        def weigh(stretch: Stretch, part: Any, rows: slice) -> Any:
+            f = row_values(part, coefficients[stretch.columns, :])
+            values[stretch.shelf][stretch.batches, rows] = f
+            return weights[stretch.shelf][stretch.batches, rows] * f
+
+        return self._pulled(weigh, who), values
 
     def cross(self, z: Floats, who: Indices) -> Iterator[tuple[slice, Any]]:
         """Evaluate f of every column of z on the events of some batches.
 
         Yields which of these batches, and f (batches, columns, rows), zero where no event is.
         """
-        coefficients = self._coefficients(z)
-        for part, _, _, _, columns in self._parts(who):
-            yield columns, coefficients[None, :, :] @ self.xp.matrix_transpose(part)
+        coefficients = self.coefficients(z)
+        for stretch in self.stretches(who):
+            for values in self.cross_in(stretch, coefficients):
+                yield stretch.columns, values
+
+    def cross_in(self, stretch: Stretch, coefficients: Any) -> Iterator[Any]:
+        """Evaluate f of every row of `coefficients` on the events of one stretch."""
+        for part, _ in self.parts(stretch):
+            yield coefficients[None, :, :] @ self.xp.matrix_transpose(part)
 
     def zeros(self) -> list[Any]:
         """Give shelves of zeros."""
@@ -222,38 +257,44 @@ class Rows:
         """Sum the values of each batch."""
         return np.concatenate([to_numpy(v).sum(axis=1, dtype=np.float64) for v in values])
 
-    def _coefficients(self, z: Floats) -> Any:
+    def coefficients(self, z: Floats) -> Any:
+        """Turn whitened coefficients (r, T) into those of the rows: (T, r)."""
         if self.to_kernel is not None:
             z = upper_times(self.to_kernel, z)
         return self.xp.asarray(np.ascontiguousarray(z.T), dtype=self.dtype, device=self.device)
 
-    def _nothing_pulled(self, who: Indices) -> Any:
-        shape, precise = (len(who), self.rank), self.half is not None
-        dtype = self.xp.float64 if precise else self.dtype
-        return self.xp.zeros(shape, dtype=dtype, device=self.device)
+    def _pulled(self, weigh: Callable[[Stretch, Any, slice], Any], who: Indices) -> Floats:
+        """Σ_D weights ψ for each batch, with the weights that are given for a part."""
+        dtype = self.dtype if self.half is None else self.xp.float64
+        pulled = self.xp.zeros((len(who), self.rank), dtype=dtype, device=self.device)
 
-    def _whiten(self, pulled: Any) -> Floats:
+        def pull(stretch: Stretch) -> Any:
+            sums = 0
+            for part, rows in self.parts(stretch):
+                own = weighted_sums(weigh(stretch, part, rows), part)
+                sums = sums + self.xp.astype(own, dtype, copy=False)
+            return sums
+
+        stretches = self.stretches(who)
+        for stretch, sums in zip(stretches, share_out(pull, stretches, self.hands), strict=True):
+            pulled[stretch.columns, :] += sums
         stacked = to_numpy(pulled).T.astype(np.float64, order="C")
         if self.to_kernel is None:
             return stacked
         return upper_transposed_times(self.to_kernel, stacked)
 
-    def _parts(
-        self, who: Indices, *, exponents: bool = False
-    ) -> Iterator[tuple[Any, int, slice, slice, slice]]:
-        """Cut the rows of some batches into parts that stay in cache.
-
-        Yields a part (batches, rows, r), a view wherever rows are stored; its shelf, the batches
-        and rows on it, and the columns that stand for the batches. If rows are made, the next part
-        may be written over it.
-        """
-        rank, made = self.rank, None
+    @property
+    def _part_values(self) -> int:
+        """Numbers in a part that stays in cache."""
         values = PART_VALUES if self.to_kernel is None else RAW_PART_VALUES
-        if self.made is not None:
-            # Products with few rows would make them slowly.
-            values = max(values, MADE_PART_ROWS * rank)
-            made = self.made.buffer(values // rank)
+        # Products with few rows would make them slowly.
+        return values if self.made is None else max(values, MADE_PART_ROWS * self.rank)
+
+    def stretches(self, who: Indices) -> list[Stretch]:
+        """Cut the rows of some batches into stretches, each for one thread."""
+        rank, values = self.rank, self._part_values
         indices, column = who.tolist(), 0
+        found = []
         while column < len(indices):
             shelf = bisect_right(self.ends, indices[column])
             count = self.shelves[shelf].shape[1]
@@ -263,12 +304,27 @@ class Rows:
                 stop += 1
             first = indices[column] - self.begins[shelf]
             batches, columns = slice(first, first + stop - column), slice(column, stop)
-            step = max(1, values // (rank * (stop - column)))
-            for start in range(0, count, step):
-                rows = slice(start, min(start + step, count))
-                part = self._part(shelf, batches, rows, made, exponents=exponents)
-                yield part, shelf, batches, rows, columns
+            length = count if self.made is None else STRETCH_ROWS
+            found += [
+                Stretch(shelf, batches, slice(start, min(start + length, count)), columns)
+                for start in range(0, count, length)
+            ]
             column = stop
+        return found
+
+    def parts(self, stretch: Stretch, *, exponents: bool = False) -> Iterator[tuple[Any, slice]]:
+        """Cut a stretch into parts that stay in cache.
+
+        Yields a part (batches, rows, r), a view wherever rows are stored, and the rows on the
+        shelf. If rows are made, the next part may be written over it.
+        """
+        count = stretch.batches.stop - stretch.batches.start
+        first, stop = stretch.rows.start, stretch.rows.stop
+        step = min(max(1, self._part_values // (self.rank * count)), stop - first)
+        made = None if self.made is None else self.made.buffer(step * count)
+        for start in range(first, stop, step):
+            rows = slice(start, min(start + step, stop))
+            yield self._part(stretch.shelf, stretch.batches, rows, made, exponents=exponents), rows
 
     def _part(self, shelf: int, batches: slice, rows: slice, out: Any, *, exponents: bool) -> Any:
         there = self.shelves[shelf][batches, rows, :]
@@ -311,6 +367,7 @@ class Block:
         largest = max(shelf.shape[1] for shelf in self.data.shelves) * features.rank
         largest *= 8 if self.data.to_kernel is not None else 4
         self.group = GROUP_BYTES // largest or len(expected)
+        self.hands = data.hands
 
     def __len__(self) -> int:
         """Count the batches."""
@@ -348,17 +405,39 @@ class Block:
         1 - 2/(e^f + 1) goes through the products in the working precision. The mean curvature
         4σ(1-σ) = 1 - tanh² need not be exact and is taken from every eighth row.
         """
+        features = self.features
+        coefficients, gradient, seen = features.inward(z), np.zeros_like(z), 0.0
+        total, flatness = np.zeros((2, z.shape[1]))
+        strips = features.strips()
+        for sums in share_out(
+            lambda strip: self._strip(strip, z, coefficients, who), strips, self.hands
+        ):
+            gradient += sums[0]
+            total += sums[1]
+            flatness += sums[2]
+            seen += sums[3]
+        gradient = features.outward(gradient)
+        if features.share is None:
+            gradient /= self.n_reference
+            total /= self.n_reference
+        gradient += self.mean[:, who]
+        flatness /= max(seen / self.dealt, 1e-300)
+        return gradient * (self.expected[who] / 2), total, 1 - flatness
+
+    def _strip(
+        self, strip: slice, z: Floats, coefficients: Any, who: Indices
+    ) -> tuple[Floats, Floats, Floats, float]:
+        """Sum over some rows of the reference: those of the gradient, e^f - 1, tanh² and share."""
         xp, features = self.xp, self.features
-        coefficients = features.inward(z)
-        gradient, flatness, seen = np.zeros_like(z), np.zeros(z.shape[1]), 0.0
-        total = np.zeros(z.shape[1])
+        gradient, seen = np.zeros_like(z), 0.0
+        total, flatness = np.zeros((2, z.shape[1]))
         ones = values = pulled = None
         kept = None if self.labels is None else self.labels.kept[:, who]
-        start = 0
+        start = strip.start
         less = xp.asarray(-2.0, dtype=features.dtype, device=self.device)
         # e^f may be infinite at a trial point: tanh is then one.
         with np.errstate(over="ignore", invalid="ignore"):
-            for psi, share in features.chunks(z.shape[1]):
+            for psi, share in features.chunks(z.shape[1], strip):
                 count = psi.shape[0]
                 if ones is None:
                     ones = xp.ones(count, dtype=psi.dtype, device=self.device)
@@ -385,13 +464,7 @@ class Block:
                 if share is not None:
                     f *= share[:, None]
                 gradient += to_numpy(product(xp.matrix_transpose(psi), f, pulled))
-        gradient = features.outward(gradient)
-        if features.share is None:
-            gradient /= self.n_reference
-            total /= self.n_reference
-        gradient += self.mean[:, who]
-        flatness /= max(seen / self.dealt, 1e-300)
-        return gradient * (self.expected[who] / 2), total, 1 - flatness
+        return gradient, total, flatness, seen
 
     def reference_curvature(self, p: Floats, who: Indices) -> Floats:
         """¼ N(R) Σ_R share ψ (ψ·p): the curvature of J_R at f = 0, for labels dealt anew."""

@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.errors import StoppedError, refuse_beyond
-from gofstream.execution import concurrency, in_this_process, pack, worker_died
+from gofstream.execution import concurrency, in_this_process, pack, use_hands, worker_died
+from gofstream.ratio.features import Features
 from gofstream.toys.plan import Blocks
 
 Floats = NDArray[np.float64]
@@ -148,7 +149,7 @@ class _Farm:
         if not blocks:
             return
         which = self.plan.passes[index]
-        fitting = self._fitting(which)
+        fitting, hands = self._fitting(which)
         waiting = blocks[::-1]
         tries = dict.fromkeys(blocks, 0)
         running: dict[Future[Made], int] = {}
@@ -158,7 +159,7 @@ class _Farm:
                 at_once = min(fitting, 2 * concurrency(self.executor))
                 while waiting and len(running) < at_once:
                     block = waiting.pop()
-                    running[self._submit(which, block, tries[block])] = block
+                    running[self._submit(which, block, tries[block], hands)] = block
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     block = running.pop(future)
                     result = self._result(future, last=tries[block] == ATTEMPTS)
@@ -171,21 +172,29 @@ class _Farm:
             for future in running:
                 future.cancel()
 
-    def _fitting(self, which: Any) -> float:
-        """Blocks that may be with the executor at a time: as many as the memory budget allows."""
+    def _fitting(self, which: Any) -> tuple[float, int]:
+        """Blocks that may be with the executor at a time, and hands that each of them has.
+
+        As many blocks as the memory budget allows; but if rows of the reference are made in every
+        pass, one, which all threads share: they would make the same rows for two.
+        """
         if not self.local:
-            return math.inf  # each worker has a process, and the budget, of its own
-        shared, block = self.plan.memory(_memory.shared(self.plan, which))
+            return math.inf, 1  # each worker has a process, and the budget, of its own
+        common = _memory.shared(self.plan, which)
+        shared, block = self.plan.memory(common)
         budget = self.plan.learner.settings.memory
         refuse_beyond(budget, shared + block, "what toys share and one block of them")
         fitting = (budget - shared) // max(1, block)
+        if isinstance(common, Features) and common.made is not None:
+            return 1, concurrency(self.executor)
         # Those that wait for a thread take no memory.
-        return fitting if fitting < concurrency(self.executor) else math.inf
+        return (fitting if fitting < concurrency(self.executor) else math.inf), 1
 
-    def _submit(self, which: Any, block: int, tried: int) -> Future[Made]:
+    def _submit(self, which: Any, block: int, tried: int, hands: int) -> Future[Made]:
         # What was tried before is an argument, since a cluster takes equal calls for the same one.
+        plan = self._plan(tried)
         try:
-            return self.executor.submit(_work, self.name, self._plan(tried), which, block, tried)
+            return self.executor.submit(_work, self.name, plan, which, block, tried, hands)
         except BrokenExecutor as error:
             raise _lost("a worker died") from error
 
@@ -254,7 +263,8 @@ class _Memory:
 _memory = _Memory()
 
 
-def _work(name: str, sent: Blocks | None, which: Any, block: int, tried: int) -> Made:
+def _work(name: str, sent: Blocks | None, which: Any, block: int, tried: int, hands: int) -> Made:
     """Make one block, in whatever process this is."""
     plan = _memory.plan(name, sent)
-    return None if plan is None else plan.block(_memory.shared(plan, which), which, block)
+    with use_hands(hands):
+        return None if plan is None else plan.block(_memory.shared(plan, which), which, block)

@@ -199,14 +199,18 @@ def _at_width(
     with thread_workers() as executor:
         for features in made:
             begun = time.perf_counter()
-            for done in [
-                executor.submit(
-                    _block, features, forced, together, wanted.batches, data_stored=data_stored
-                )
-                for _ in range(cores())
-            ]:
-                done.result()
-            times.append(time.perf_counter() - begun)
+            if stored:
+                for done in [
+                    executor.submit(
+                        _block, features, forced, together, wanted.batches, data_stored=data_stored
+                    )
+                    for _ in range(cores())
+                ]:
+                    done.result()
+                times.append(time.perf_counter() - begun)
+            else:  # all threads share each block
+                _block(features, forced, together, wanted.batches, data_stored=data_stored)
+                times.append(cores() * (time.perf_counter() - begun))
     return AtWidth(
         width=width,
         rank=rank,

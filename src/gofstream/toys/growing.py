@@ -12,8 +12,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.execution import share_out
 from gofstream.ratio.arrays import buffer, product, to_numpy
 from gofstream.ratio.features import Features
+from gofstream.ratio.objective import Stretch
 from gofstream.ratio.solver import Fit
 from gofstream.statistics import STATISTICS
 
@@ -72,18 +74,29 @@ def _data_sums(
     who = np.arange(toy * count, (toy + 1) * count)
     # Row k of this triangle turns the e^{f_i} into e^{F_k}.
     shares = np.tril(expected / np.cumsum(expected)[:, None])
-    own, on_data, predicted = np.zeros(count), np.zeros((count, count)), np.zeros(count)
-    for batches, values in fit.data.cross(fit.z[:, who], who):
-        f = to_numpy(values)
-        which = np.arange(count)[batches]
+    coefficients, stretches = fit.data.coefficients(fit.z[:, who]), fit.data.stretches(who)
+
+    def sums(stretch: Stretch) -> tuple[Floats, Floats, Floats]:
+        which = np.arange(count)[stretch.columns]
         each = np.arange(len(which))
-        own[batches] += f[each, which].sum(axis=1, dtype=np.float64)
-        ratio = shares.astype(f.dtype) @ np.exp(np.minimum(f, f.dtype.type(CAP)))
-        on_data[batches] += np.log(ratio).sum(axis=2, dtype=np.float64)
-        shrunk = (1 - shrink) + shrink * ratio[each, which - 1]
-        predicted[batches] += np.log(shrunk).sum(axis=1, dtype=np.float64)
-    predicted[0] = 0  # nothing was known before the first batch
-    return own, on_data, predicted
+        own, predicted = np.zeros((2, len(which)))
+        on_data = np.zeros((len(which), count))
+        for values in fit.data.cross_in(stretch, coefficients):
+            f = to_numpy(values)
+            own += f[each, which].sum(axis=1, dtype=np.float64)
+            ratio = shares.astype(f.dtype) @ np.exp(np.minimum(f, f.dtype.type(CAP)))
+            on_data += np.log(ratio).sum(axis=2, dtype=np.float64)
+            shrunk = (1 - shrink) + shrink * ratio[each, which - 1]
+            predicted += np.log(shrunk).sum(axis=1, dtype=np.float64)
+        return own, on_data, predicted
+
+    found = (np.zeros(count), np.zeros((count, count)), np.zeros(count))
+    done = share_out(sums, stretches, fit.data.hands)
+    for stretch, parts in zip(stretches, done, strict=True):
+        for whole, part in zip(found, parts, strict=True):
+            whole[stretch.columns] += part
+    found[2][0] = 0  # nothing was known before the first batch
+    return found
 
 
 def _saturation(features: Features, fit: Fit, expected: Floats) -> Floats:
@@ -97,27 +110,33 @@ def _saturation(features: Features, fit: Fit, expected: Floats) -> Floats:
     z, dtype = xp.asarray(own, device=where), own.dtype
     weight = expected.astype(dtype)[:, None, None]
     totals = np.cumsum(expected).astype(dtype)[:, None, None]
-    summed, start = np.zeros(toys * count), 0
-    out = None
-    for psi, share in features.chunks(toys * count):
-        if out is None or out.shape[1] != psi.shape[0]:
-            out = buffer((len(own), psi.shape[0]), psi)
-        f = to_numpy(product(z, xp.matrix_transpose(psi), out))
-        if fit.labels is not None:  # a row outside the reference has f = 0, and adds nothing
-            planes = f.reshape(count, toys, -1)
-            planes *= fit.labels.kept[start : start + len(psi), ::count].T
-            start += len(psi)
-        f = np.minimum(f, dtype.type(CAP), out=f if f.flags.writeable else None)
-        ratio = np.exp(f, out=f).reshape(count, toys, -1)
-        ratio *= weight
-        for k in range(1, count):  # np.add.accumulate takes ten times as long
-            ratio[k] += ratio[k - 1]
-        ratio /= totals
-        ratio *= np.log(ratio)
-        flat = ratio.reshape(toys * count, -1)
-        # `matmul` would keep the interpreter's lock: its result is small.
-        weights = np.ones(flat.shape[1], dtype) if share is None else to_numpy(share)
-        summed += np.dot(flat, weights)
+
+    def sums(strip: slice) -> Floats:
+        summed, start, out = np.zeros(toys * count), strip.start, None
+        for psi, share in features.chunks(toys * count, strip):
+            if out is None or out.shape[1] != psi.shape[0]:
+                out = buffer((len(own), psi.shape[0]), psi)
+            f = to_numpy(product(z, xp.matrix_transpose(psi), out))
+            if fit.labels is not None:  # a row outside the reference has f = 0, and adds nothing
+                planes = f.reshape(count, toys, -1)
+                planes *= fit.labels.kept[start : start + len(psi), ::count].T
+                start += len(psi)
+            f = np.minimum(f, dtype.type(CAP), out=f if f.flags.writeable else None)
+            ratio = np.exp(f, out=f).reshape(count, toys, -1)
+            ratio *= weight
+            for k in range(1, count):  # np.add.accumulate takes ten times as long
+                ratio[k] += ratio[k - 1]
+            ratio /= totals
+            ratio *= np.log(ratio)
+            flat = ratio.reshape(toys * count, -1)
+            # `matmul` would keep the interpreter's lock: its result is small.
+            weights = np.ones(flat.shape[1], dtype) if share is None else to_numpy(share)
+            summed += np.dot(flat, weights)
+        return summed
+
+    summed = np.zeros(toys * count)
+    for part in share_out(sums, features.strips(), fit.data.hands):
+        summed += part
     if features.share is None:
         summed /= features.n_reference if fit.labels is None else fit.labels.n_reference
     return summed.reshape(count, toys).T

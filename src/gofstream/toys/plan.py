@@ -28,9 +28,9 @@ Floats = NDArray[np.float64]
 FITS_PER_BLOCK = 32
 #: Numbers in the data rows of a block, were all candidate centres kept: a few gigabytes at most.
 VALUES_PER_BLOCK = 512 * 1024**2
-#: Events in a block, where not even the rows of one toy can be kept: then they are made in every
-#: pass, as those of the reference are, and what matters is that many fits share these.
-EVENTS_PER_BLOCK = 8_000_000
+#: Events in a block, and fits, where not even the rows of one toy can be kept: then they are made
+#: in every pass, as those of the reference are, and what matters is that many fits share these.
+EVENTS_PER_BLOCK, LARGE_FITS_PER_BLOCK = 8_000_000, 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -287,10 +287,10 @@ def toys_in_a_block(expected: Floats, learner: Learner, *, stored: bool) -> int:
     ``stored``, fits need the rows of their data stored.
     """
     events = max(1.0, float(expected.sum()))
-    fitting = VALUES_PER_BLOCK / (events * len(learner.candidates))
+    fits, fitting = FITS_PER_BLOCK, VALUES_PER_BLOCK / (events * len(learner.candidates))
     if fitting < 1 and not stored:
-        fitting = EVENTS_PER_BLOCK / events
-    return max(1, min(FITS_PER_BLOCK // len(expected), int(fitting)))
+        fits, fitting = LARGE_FITS_PER_BLOCK, EVENTS_PER_BLOCK / events
+    return max(1, min(fits // len(expected), int(fitting)))
 
 
 def check_sizes(plan: Plan, batches: Sequence[Sample]) -> None:
