@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 
 from gofstream.datasets import expo1d
 from gofstream.errors import MemoryBudgetError
-from gofstream.execution import thread_workers
+from gofstream.execution import hands, thread_workers, use_hands
 from gofstream.inference.calibrate import calibrate
-from gofstream.ratio import solver
+from gofstream.ratio import features as features_module
+from gofstream.ratio import objective, solver
 from gofstream.ratio.features import STORED, Features, prepare, prepare_bytes
 from gofstream.ratio.kernel import KernelRows
 from gofstream.ratio.learner import Learner
@@ -171,6 +173,54 @@ def test_single_precision_ends_in_time(seen: list[str], monkeypatch: pytest.Monk
         assert seen.count("float32") == 1 or not rough
 
 
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Give a set, to which every thread that makes rows adds its name."""
+    seen: set[str] = set()
+    whole = KernelRows.values
+
+    def watched(rows: KernelRows, points: Any, out: Any = None) -> Any:
+        seen.add(threading.current_thread().name)
+        return whole(rows, points, out)
+
+    monkeypatch.setattr(KernelRows, "values", watched)
+    return seen
+
+
+def test_hands_change_no_bit(threads: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One thread or three: the same fits and statistics, of weighted events in many stretches."""
+    monkeypatch.setattr(objective, "STRETCH_ROWS", 256)
+    monkeypatch.setattr(features_module, "STRIP_ROWS", 4096)
+    monkeypatch.setattr(solver, "rows_fit", lambda *_: False)
+    x, data = reference(2), batches(2, 600, 610, 580, 640, 600, 590)
+    found = []
+    for count in (1, 3):
+        with use_hands(count):
+            features = prepared(x, 0.8, made=True, weighted=True)
+            done = fit(features, data, [EXPECTED] * len(data))
+        assert done.data.made is not None
+        found.append((done, growing_statistics(features, done, np.full(3, EXPECTED), 0.25)))
+        assert ("MainThread" in threads) is (count == 1)
+        threads.clear()
+    (one, t_one), (three, t_three) = found
+    for name in ("z", "t", "gradient_norm", "excess", "passes", "uncovered"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(three, name))
+    np.testing.assert_array_equal(t_one, t_three)
+
+
+def test_hands_are_few_where_memory_is_short(threads: set[str]) -> None:
+    """No more than have room beside the fits; and none but its own for a block of the farm."""
+    features, data = prepared(reference(2), 0.8, made=True), batches(2, 600, 610)
+    needed = features.nbytes + fit_bytes(features, [600, 610])
+    for room, count in ((0, 1), (1, 2), (9, 3)):
+        memory = needed + room * solver._hand_bytes(features, 2)
+        with use_hands(3):
+            assert fit(features, data, [EXPECTED] * 2, memory=memory).data.hands == count
+    with thread_workers(2) as executor:
+        assert (hands(), executor.submit(hands).result()) == (2, 1)
+    assert hands() == 1
+
+
 def test_memory_stays_within_the_budget() -> None:
     """Features and a block of fits that would take 400 MB, in 60 MB beside the reference."""
     rng = np.random.default_rng(3)
@@ -206,7 +256,10 @@ def test_what_cannot_be_is_refused() -> None:
 
 
 def test_the_same_table(tmp_path: Path) -> None:
-    """Toys made with a budget that cannot hold the reference's rows: t of every statistic."""
+    """Toys made with a budget that cannot hold the reference's rows: t of every statistic.
+
+    And with one thread or two the same bits, however they share the work.
+    """
     rng = np.random.default_rng(7)
     sample = Sample.from_array(expo1d.reference(100_000, rng))
     found = []
@@ -216,9 +269,13 @@ def test_the_same_table(tmp_path: Path) -> None:
         made = learner.features(0.1).made
         assert (made is not None) is (memory < 1024**3)
         plan = ReferencePlan(learner, Simulator(expo1d.reference), "expo1d", np.full(4, 300.0), 1)
-        with thread_workers(2) as executor:
-            found.append(calibrate(plan, 8, tmp_path / f"{memory}.null", executor).table.t)
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-4)
+        for count in (2, 1):
+            path = tmp_path / f"{memory}-{count}.null"
+            with thread_workers(count) as executor:
+                found.append(calibrate(plan, 8, path, executor).table.t)
+    np.testing.assert_allclose(found[2], found[0], rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_array_equal(found[3], found[2])
 
 
 def test_permutation_needs_them_stored() -> None:
