@@ -85,7 +85,7 @@ class Watch:
         with self._lock:
             self.seen += rows
             now = time.monotonic()
-            if now - self.said < QUIET:
+            if now - self.said < QUIET or 100 * self.seen < self.rows:
                 return
             self.said = now
         sys.stderr.write(f"{time.strftime('%H:%M:%S')} {self.text(now - self.begun)}\n")
