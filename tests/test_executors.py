@@ -29,7 +29,13 @@ from numpy.typing import NDArray
 
 from gofstream.datasets import expo1d
 from gofstream.errors import InputError, StoppedError
-from gofstream.execution import _batch_system, dask_workers, process_workers, thread_workers
+from gofstream.execution import (
+    _batch_system,
+    dask_workers,
+    process_workers,
+    share_out,
+    thread_workers,
+)
 from gofstream.inference.calibrate import calibrate
 from gofstream.ondisk import OnDisk, Writer
 from gofstream.ratio.learner import Learner
@@ -439,6 +445,34 @@ def test_an_interrupted_run_does_not_wait_for_its_workers(
     assert time.monotonic() - begun < 60
     assert not Path(f"/proc/{workers[0]}").exists()
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("hands", [1, 3])
+def test_an_interrupted_run_does_not_wait_for_a_long_block(hands: int) -> None:
+    """A thread cannot be killed: it stops where it next shares out its work."""
+    done: list[int] = []
+    begun = threading.Event()
+
+    def step(item: int) -> None:
+        done.append(item)
+        begun.set()
+        time.sleep(0.01)
+
+    def block() -> None:
+        for _ in share_out(step, range(10_000), hands):
+            pass
+
+    def interrupted() -> None:
+        with thread_workers(2) as executor:
+            executor.submit(block)
+            begun.wait(60)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert 0 < len(done) < 5000
+    block_again = list(share_out(abs, [-1, -2], hands))
+    assert block_again == [1, 2]
 
 
 def test_an_executor_that_is_broken_already(tmp_path: Path) -> None:
