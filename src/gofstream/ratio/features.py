@@ -54,8 +54,8 @@ DATA_VALUES = 256 * 1024
 PADDING = 1.25
 #: Share of the memory budget that stored rows of the reference may take: the rest is for fits.
 STORED = 0.75
-#: Rows that have to be made are made in so many strips, or in fewer of so many rows each: one for
-#: each thread, and the same for any number of them.
+#: Rows that have to be made are made in so many strips, or in fewer of so many rows each: a thread
+#: takes one at a time, and they are the same for any number of threads.
 STRIPS, STRIP_ROWS = 64, 16 * 1024
 #: Rows of the reference from which H0 is made where rows are not stored: so many for each centre,
 #: and not fewer than this.

@@ -135,7 +135,6 @@ class Rows:
 
         for stretch, count in zip(stretches, share_out(seen, stretches, hands), strict=True):
             missed[stretch.columns] -= count
-        rows.hands = hands
         return rows, missed
 
     def rough(self, half: Floats) -> Rows:
