@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
 
-.PHONY: demo test lint bench validate chaos clean
+.PHONY: demo test test-slow lint bench validate chaos clean
 
 demo: $(DONE)
 	$(BIN)/gofstream demo --out out/demo.png
 
 test: $(DONE)
 	$(BIN)/python -m pytest
+
+# What takes long: whole tutorials, kills, files larger than memory. CI runs both.
+test-slow: $(DONE)
+	$(BIN)/python -m pytest -m slow
 
 lint: $(DONE)
 	$(BIN)/ruff check .

@@ -13,7 +13,7 @@ settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
 
 
-#: Files with the longest tests. They go first: one begun last would keep one worker and let the
+#: Files with long tests. They go first: one begun last would keep one worker and let the
 #: other idle.
 LONG = ("test_tutorials.py", "test_cli.py", "test_paper.py", "test_executors.py")
 

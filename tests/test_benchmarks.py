@@ -206,10 +206,10 @@ def test_the_paper_size_when_small(tmp_path: Path) -> None:
     (line,) = read_lines([out]).values()
     assert len(out.read_text().splitlines()) == 1
     assert line["rows"] == "made"
-    assert line["fits"] == line["blocks"] * 30
+    assert line["fits"] == 30
     assert 2 < line["passes"] < 20
     assert line["unconverged"] == 0
-    assert np.shape(line["t"]) == (line["blocks"] * 6, 6)
+    assert np.shape(line["t"]) == (6, 6)
     fast = line | {"seconds": 50.0 * line["fits"], "peak": 77_000_000}
     text = scale.section({"scale.round.0": fast})
     assert "**50 s for the fit of a batch**" in text

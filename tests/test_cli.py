@@ -34,6 +34,7 @@ def rows(text: str) -> dict[str, list[str]]:
     return {words[0]: words[1:] for words in found if words and words[0] in STATISTICS}
 
 
+@pytest.mark.slow
 def test_demo_gives_a_verdict_and_draws_pictures(tmp_path: Path) -> None:
     """Every statistic at every width with p and Z; pictures; toys of another seed are refused."""
     picture = tmp_path / "new" / "demo.png"
@@ -62,6 +63,7 @@ def test_demo_gives_a_verdict_and_draws_pictures(tmp_path: Path) -> None:
     assert "made with another reference" in done.stderr
 
 
+@pytest.mark.slow
 def test_demo_repeats_with_the_same_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same seed gives the same verdict from toys made or kept, another seed another one."""
     small = preset("expo1d").model_copy(update={"n_reference": 10_000, "expected": 1600})
@@ -109,6 +111,7 @@ def test_version() -> None:
     assert __version__ in run("--version").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_keeps_the_toys_and_says_how_to_go_on(number: int, tmp_path: Path) -> None:
     """Stopped in the middle: one message, code 130; the same command then finishes."""

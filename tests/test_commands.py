@@ -409,6 +409,7 @@ def test_bad_input(bad_files: Typed) -> None:
     assert not failures, "\n".join(failures)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "message", "left"),
     [
@@ -447,6 +448,7 @@ def test_full_disk(typed: Typed, limit: int, message: str, left: list[str]) -> N
     assert (code, err) == (0, "")
 
 
+@pytest.mark.slow
 def test_files_five_times_the_budget(tmp_path: Path) -> None:
     """1 GB of Parquet files as a reference, in a budget of 200 MB and what Python itself takes."""
     rng = np.random.default_rng(3)

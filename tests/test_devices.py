@@ -158,6 +158,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "cpu-torch"])
 def test_resident_memory_stays_within_the_budget(device: str) -> None:
     """Rows made in many chunks, for few fits and for many: resident memory, in a fresh process.

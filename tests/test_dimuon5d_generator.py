@@ -49,6 +49,7 @@ def interrupt(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_make_is_resumed_and_the_same_on_any_workers(tmp_path: Path) -> None:
     """In this process, with an interruption, or on two processes: the same bytes."""
     folder = tmp_path / "new"

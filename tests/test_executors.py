@@ -348,6 +348,7 @@ class Killer:
                 os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victims", [1, 2])
 def test_killed_dask_workers_are_replaced(
     table: Floats, tmp_path: Path, caplog: pytest.LogCaptureFixture, victims: int
@@ -375,6 +376,7 @@ def done_and_gone(delay: float) -> float:
     return delay
 
 
+@pytest.mark.slow
 def test_results_lost_with_their_worker_do_not_leave_futures_open(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -118,6 +118,7 @@ def _calibrate_in_a_process(path: Path) -> None:
         calibrate(small_plan(), MANY, path, executor, progress=lambda done, total: time.sleep(0.05))
 
 
+@pytest.mark.slow
 def test_killed_and_resumed(tmp_path: Path) -> None:
     """SIGKILL at 14 random moments, at the opening of the file too: it is whole, the bits the same.
 

@@ -18,7 +18,8 @@ from gofstream.execution import hands, thread_workers, use_hands
 from gofstream.inference.calibrate import calibrate
 from gofstream.ratio import features as features_module
 from gofstream.ratio import objective, solver
-from gofstream.ratio.features import STORED, Features, prepare, prepare_bytes
+from gofstream.ratio.centres import reduce_centres
+from gofstream.ratio.features import STORED, Features, features_of, prepare, prepare_bytes
 from gofstream.ratio.kernel import KernelRows
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.objective import Block
@@ -161,6 +162,24 @@ def test_first_passes_are_in_single_precision(
     assert passes == sorted(passes)
 
 
+def test_rounding_that_hides_the_way(seen: list[str]) -> None:
+    """Kernels so wide that single precision sees noise only: the fit begins again without it."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(100_000, 5))
+    data = [rng.normal(size=(size, 5)) for size in rng.poisson(2000, 8)]
+    centres = reduce_centres(x[:4000], 17.8, 1e-6)
+    right, features = (
+        features_of(x, centres, 17.8, penalty=1e-5, expected=2000.0, stored=stored)
+        for stored in (True, False)
+    )
+    seen.clear()
+    done = fit(features, data, [2000.0] * 8)
+    assert seen.count("float32") == 2
+    assert done.converged.all()
+    assert len(seen) == done.passes.max() < 10
+    np.testing.assert_allclose(done.t, fit(right, data, [2000.0] * 8).t, rtol=1e-4)
+
+
 def test_single_precision_ends_in_time(seen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """With the gradient small enough; and no fit is called converged before, however loosely."""
     features, data = prepared(reference(5), 4.0, made=True), batches(5, 590, 610)
@@ -221,6 +240,7 @@ def test_hands_are_few_where_memory_is_short(threads: set[str]) -> None:
     assert hands() == 1
 
 
+@pytest.mark.slow
 def test_memory_stays_within_the_budget() -> None:
     """Features and a block of fits that would take 400 MB, in 60 MB beside the reference."""
     rng = np.random.default_rng(3)

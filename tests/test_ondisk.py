@@ -376,6 +376,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.slow
 def test_memory_stays_within_the_budget(tmp_path: Path) -> None:
     """A reference of 192 MB in double precision, with a budget of 80 MB.
 

@@ -50,6 +50,7 @@ def test_public_names_are_pinned() -> None:
     assert all(hasattr(gofstream, name) for name in gofstream.__all__)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", ["README.md", "docs/paper.md"])
 def test_code_shown_runs(page: str, tmp_path: Path) -> None:
     """The Python shown does what it says, with warnings as errors."""

@@ -22,6 +22,7 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return re.findall(r"```(sh|python)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.stem)
 def test_tutorial(page: Path, tmp_path: Path) -> None:
     """Every block ends well, and leaves what the page speaks of."""
@@ -53,6 +54,7 @@ def test_tutorial(page: Path, tmp_path: Path) -> None:
         assert 250 < sorted(m for m in masses if m is not None)[len(masses) // 2] < 350
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["first-test", "power"])
 def test_notebook(name: str, tmp_path: Path) -> None:
     """The cells run one after another, with warnings as errors."""

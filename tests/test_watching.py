@@ -315,6 +315,7 @@ def put(inbox: Path, number: int, peak: int = 0) -> None:
     (inbox / ".part").rename(inbox / f"run1-{number:03d}.parquet")
 
 
+@pytest.mark.slow
 def test_watch_alarms_and_goes_on_after_a_stop(folder: Path, tmp_path: Path) -> None:
     """Stopped and started again, with a peak switched on meanwhile: an alarm, rightly dated."""
     inbox, store = tmp_path / "in", tmp_path / "run.gofs"
@@ -363,6 +364,7 @@ def put_pieces(inbox: Path) -> None:
         (inbox / ".part").rename(inbox / f"run1-{number:03d}.parquet")
 
 
+@pytest.mark.slow
 def test_killed_while_it_merges(folder: Path, tmp_path: Path) -> None:
     """SIGKILL at random moments: every file in one whole, each whole once, the same bits."""
     rng = np.random.default_rng(3)

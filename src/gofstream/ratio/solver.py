@@ -35,8 +35,8 @@ DEPTH = 5
 #: ten times that, not `next`, to 1e-4.)
 TOLERANCE, DEAR = {"float32": 1e-5, "float64": 1e-9}, 3.0
 #: Down to this gradient norm, relative to the one at f = 0, rows that have to be made are made in
-#: single precision, as long as every pass halves it. Rounding shows from 1e-4 on; with λN = 0.1,
-#: from 5e-3.
+#: single precision, as long as every pass halves it: if one does not, a fit begins again. Rounding
+#: shows from 1e-4 on (λN = 10), from 5e-3 (λN = 0.1), or from the first pass on (wide kernels).
 ROUGH = 0.03
 #: Relative residual of the single published step.
 ONE_STEP_ACCURACY = 1e-7
@@ -193,15 +193,23 @@ class _Paths:
     kept in arrays, since a thread that loops over them keeps the others from the interpreter.
     """
 
-    def __init__(self, z: Floats, slope: Floats, gradient: Floats, most: float) -> None:
-        rank, count = z.shape
-        self.z, self.slope, self.gradient, self.most = z, slope.copy(), gradient.copy(), most
-        self.best = np.linalg.norm(gradient, axis=0)
-        self.scale, self.floor = np.ones(count), np.zeros(count)
-        self.target, self.known = np.empty_like(z), np.zeros(count, dtype=bool)
-        self.plain = np.ones(count, dtype=bool)
+    def __init__(self, slope: Floats, gradient: Floats, most: float) -> None:
+        rank, count = gradient.shape
+        self.z, self.target = np.zeros((rank, count)), np.empty((rank, count))
+        self.most = most
         # The latest step of each fit stands last.
         self.points, self.moves = (np.zeros((count, DEPTH + 1, rank)) for _ in range(2))
+        self.begin(slope, gradient)
+
+    def begin(self, slope: Floats, gradient: Floats) -> None:
+        """Stand at f = 0."""
+        count = gradient.shape[1]
+        self.z[:] = 0
+        self.slope, self.gradient = slope.copy(), gradient.copy()
+        self.best = np.linalg.norm(gradient, axis=0)
+        self.scale, self.floor = np.ones(count), np.zeros(count)
+        self.known = np.zeros(count, dtype=bool)
+        self.plain, self.long = np.ones(count, dtype=bool), True
         self.steps = np.zeros(count, dtype=np.int64)
 
     def find_targets(self, block: Block, values: list[Any], live: Indices) -> None:
@@ -220,11 +228,12 @@ class _Paths:
             )
         self.known[need] = True
 
-    def propose(self, live: Indices, *, first: bool) -> Floats:
+    def propose(self, live: Indices) -> Floats:
         """Next points to try: the minima of the bounds, mixed with what recent steps taught."""
         trial = np.take(self.target, live, axis=1)
-        if not first:  # the long step from f = 0 tells nothing about the ones to come
+        if not self.long:  # the long step from f = 0 tells nothing about the ones to come
             self._remember(live, trial)
+        self.long = False
         steps = self.steps[live]
         self.plain[live] = steps <= 1
         for count in set(steps[steps > 1].tolist()):
@@ -287,18 +296,17 @@ def _look(
 
 def _minimise(block: Block, uncovered: Indices, tolerance: float, max_passes: int) -> Fit:
     everyone = np.arange(len(block))
-    z = np.zeros((block.features.rank, len(block)))
-    values, gradient = block.data_pass(z, everyone)
-    slope = block.mean * (block.expected / 2)
-    paths = _Paths(z, slope, gradient + slope, block.most)
+    values, data_part = block.data_pass(np.zeros((block.features.rank, len(block))), everyone)
+    reference_part = block.mean * (block.expected / 2)
+    paths = _Paths(reference_part, data_part + reference_part, block.most)
     at_zero = paths.best.copy()
     # Relative to the gradient at f = 0, but no looser for data that are wildly off than for data
     # that follow the reference (whose gradient is about √r), and no finer than rounding allows.
     ordinary = math.sqrt(block.features.rank)
-    scale = np.clip(at_zero, 0.1 * ordinary, 3 * ordinary)
+    scale = np.clip(at_zero, 0.1 * ordinary, 3 * ordinary / (DEAR if block.makes_rows else 1))
     goal = tolerance * scale
     # At f = 0 the data pull with half of Σ_D ψ.
-    stage = block.rough(-gradient) if block.makes_rows else block
+    stage = block.rough(-data_part) if block.makes_rows else block
     out = Fit(
         z=paths.z,
         t=np.zeros(len(block)),
@@ -311,16 +319,18 @@ def _minimise(block: Block, uncovered: Indices, tolerance: float, max_passes: in
         labels=block.labels,
     )
     live = everyone[~out.converged]
-    for index in range(max_passes):
+    for _ in range(max_passes):
         if not len(live):
             break
         paths.find_targets(block, values, live)
-        trial = paths.propose(live, first=index == 0)
+        trial = paths.propose(live)
         tried, gradient, norm, slope, excess, curvature = _look(stage, trial, live)
-        if stage is not block and (norm > 0.5 * paths.best[live]).any():
-            stage = block
+        if stage is not block and not (norm <= 0.5 * paths.best[live]).all():
+            # Rounding hides the way, and may have done so before: begin again without it.
+            stage, values = block, block.data.zeros()
+            paths.begin(reference_part, data_part + reference_part)
             out.passes[live] += 1
-            tried, gradient, norm, slope, excess, curvature = _look(stage, trial, live)
+            continue
         t = 2 * (block.data.totals(tried)[live] - block.expected[live] * excess)
         # By convexity J(new) ≤ J(old) when the slope at the new point still points forward. The
         # minimum of the true bound always passes; a clearly smaller gradient will do too.
