@@ -74,7 +74,7 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     commands = [
         line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("make ")
     ]
-    assert commands == ["make lint", "make test"]
+    assert commands == ["make lint", "make test", "make test-slow"]
     assert "\nmake test " in (ROOT / "README.md").read_text()
 
 
