@@ -70,7 +70,7 @@ def test_code_shown_runs(page: str, tmp_path: Path) -> None:
 
 
 def test_ci_runs_the_test_command_of_the_readme() -> None:
-    """CI calls lint and exactly the test command that the README gives."""
+    """CI calls lint, exactly the test command that the README gives, and the long tests."""
     commands = [
         line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("make ")
     ]
