@@ -243,7 +243,7 @@ def draw_roofline(laws: dict[str, list[Line]]) -> Figure:
             (x, y),
             textcoords="offset points",
             xytext=(7, -3),
-            fontsize=8,
+            fontsize=7,
         )
     _log_log(axes, "flop per byte from memory", "Gflop/s, on one core")
     axes.set_xlim(*RANGE)
