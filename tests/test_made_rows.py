@@ -26,6 +26,7 @@ from gofstream.ratio.objective import Block
 from gofstream.ratio.solver import Fit, fit, fit_bytes
 from gofstream.sample import Sample
 from gofstream.settings import Settings
+from gofstream.toys.farm import _Farm, _memory
 from gofstream.toys.growing import growing_statistics
 from gofstream.toys.permutation import PermutationPlan
 from gofstream.toys.plan import ReferencePlan
@@ -278,7 +279,7 @@ def test_what_cannot_be_is_refused() -> None:
 def test_the_same_table(tmp_path: Path) -> None:
     """Toys made with a budget that cannot hold the reference's rows: t of every statistic.
 
-    And with one thread or two the same bits, however they share the work.
+    And with one thread or two the same bits: they share one block, or have one each.
     """
     rng = np.random.default_rng(7)
     sample = Sample.from_array(expo1d.reference(100_000, rng))
@@ -293,6 +294,9 @@ def test_the_same_table(tmp_path: Path) -> None:
             path = tmp_path / f"{memory}-{count}.null"
             with thread_workers(count) as executor:
                 found.append(calibrate(plan, 8, path, executor).table.t)
+                shared = (math.inf, 1) if made is None else (1, count)
+                assert _Farm(plan, executor)._fitting(0.1) == shared
+                _memory.clear()  # as a run does
     np.testing.assert_allclose(found[2], found[0], rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(found[1], found[0])
     np.testing.assert_array_equal(found[3], found[2])
