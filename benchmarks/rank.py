@@ -1,8 +1,9 @@
 """What the rank r costs and brings: t and power against the reduction and the candidates.
 
 The same toys are fitted with models of different size: the tolerance of the reduction from 1e-4 λ
-to 10 λ, and 300 to 100 000 candidates at the default 0.1 λ. Each model is a line of a file: a run
-that was stopped goes on after the last. The largest models of CMS-L1 take most of the time.
+to 10 λ, and 300 to 100 000 candidates as a user has them: 0.1 λ, and 10 λ beyond a rank of 3000;
+with 10 000 also 0.1 λ throughout. Each model is a line of a file: a run that was stopped goes on
+after the last. The largest models of CMS-L1 take most of the time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,12 +27,13 @@ from gofstream.cli.progress import amount, duration
 from gofstream.datasets import cmsl1, dimuon5d
 from gofstream.errors import GofstreamWarning, refuse_beyond
 from gofstream.execution import cores, thread_workers
-from gofstream.inference.power import power
+from gofstream.inference.power import Difference, power
 from gofstream.inference.pvalues import LAWS, p_value
+from gofstream.paper.compare import difference, powers_redrawn, redraw
 from gofstream.ratio import centres
 from gofstream.ratio.features import Features
 from gofstream.ratio.learner import Learner
-from gofstream.report.plots import BLACK, BLUE, ORANGE
+from gofstream.report.plots import BLACK, BLUE, GREEN, ORANGE
 from gofstream.sample import Sample
 from gofstream.settings import preset
 from gofstream.statistics import STATISTICS
@@ -43,15 +45,29 @@ Floats = NDArray[np.float64]
 OUT = Path("out/rank.jsonl")
 PICTURE = Path(__file__).parents[1] / "docs" / "performance" / "rank.png"
 #: Residual variances in units of λ, with `CANDIDATES` of them; the default.
-TOLERANCES, CANDIDATES, DEFAULT = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0), 3000, 0.1
-#: Candidates, at the default tolerance.
-LADDER = (300, 1000, 3000, 10_000, 30_000, 100_000)
+TOLERANCES, CANDIDATES, DEFAULT = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0), 3000, centres.COARSE
+#: Candidates, with the default tolerances; and how many also with the finer one throughout.
+LADDER, THROUGHOUT = (300, 1000, 3000, 10_000, 30_000, 100_000), 10_000
 #: Toys without and with signal, the events expected in one, and two sigma.
 TOYS, EXPECTED, LEVEL = (200, 100), 2000.0, 0.0228
 #: Enough for the largest models.
 MEMORY = 8 * 1024**3
 #: Candidates beyond the rows of the reference are those rows, moved by this share of a spread.
 SMEAR = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """How a model is reduced.
+
+    Attributes
+    ----------
+    tolerance, beyond : residual variance in units of λ, up to and beyond a rank of 3000.
+    """
+
+    candidates: int
+    tolerance: float = DEFAULT
+    beyond: float = centres.COARSEST
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,9 +127,9 @@ def run(
 ) -> None:
     """Measure the models that the file lacks, a line for each, and draw them all."""
     points = Points(out)
-    models = [(each, CANDIDATES) for each in tolerances] + [(DEFAULT, count) for count in ladder]
+    models = [each for group in series(tolerances, ladder).values() for each in group]
     wanted = {
-        _name(case, *model): (case, _shape(*model, toys, expected))
+        _name(case.name, model): (case, asdict(model) | {"toys": list(toys), "expected": expected})
         for case in cases()
         for model in models
     }
@@ -126,19 +142,23 @@ def run(
     draw(points.lines, tolerances, ladder).savefig(picture, dpi=110)
 
 
-def _name(case: Case, tolerance: float, candidates: int) -> str:
-    return f"rank.{case.name}.tolerance={tolerance:g}.candidates={candidates}"
-
-
-def _shape(
-    tolerance: float, candidates: int, toys: tuple[int, int], expected: float
-) -> dict[str, Any]:
-    return {
-        "tolerance": tolerance,
-        "candidates": candidates,
-        "toys": list(toys),
-        "expected": expected,
+def series(tolerances: Sequence[float], ladder: Sequence[int]) -> dict[str, list[Model]]:
+    """Group the models as they are drawn."""
+    found = {
+        f"M = {CANDIDATES}, tolerance {min(tolerances):g} to {max(tolerances):g} λ": [
+            Model(CANDIDATES, each, max(each, centres.COARSEST)) for each in tolerances
+        ],
+        f"M = {min(ladder)} to {max(ladder)}, as by default": [Model(count) for count in ladder],
     }
+    if THROUGHOUT in ladder:
+        finer = Model(THROUGHOUT, beyond=DEFAULT)
+        found[f"M = {THROUGHOUT}, {DEFAULT:g} λ throughout"] = [finer]
+    return found
+
+
+def _name(case: str, model: Model) -> str:
+    name = f"rank.{case}.tolerance={model.tolerance:g}.candidates={model.candidates}"
+    return name if model.beyond == centres.COARSEST else f"{name}.beyond={model.beyond:g}"
 
 
 def cost(shape: dict[str, Any]) -> float:
@@ -148,7 +168,8 @@ def cost(shape: dict[str, Any]) -> float:
     number.
     """
     candidates = float(shape["candidates"])
-    kept = min(8000.0, candidates * (shape["tolerance"] / 1e-4) ** -0.15)
+    most = 4000.0 if shape["beyond"] > shape["tolerance"] else 8000.0
+    kept = min(most, candidates * (shape["tolerance"] / 1e-4) ** -0.15)
     return float(1e-3 * candidates + (kept / 1000) ** 1.5)
 
 
@@ -168,10 +189,8 @@ def measure(case: Case, shape: dict[str, Any]) -> dict[str, Any]:
     )
     begun = time.perf_counter()
     with (
-        # Rank up to 200 would be reduced more finely, above 3000 less.
-        patch.multiple(
-            centres, FINE_RANK=0, COARSE=shape["tolerance"], COARSEST=shape["tolerance"]
-        ),
+        # Rank up to 200 would be reduced more finely.
+        patch.multiple(centres, FINE_RANK=0, COARSE=shape["tolerance"], COARSEST=shape["beyond"]),
         warnings.catch_warnings(),
     ):
         # With many candidates memory may have room for fewer centres than asked for.
@@ -193,6 +212,7 @@ def measure(case: Case, shape: dict[str, Any]) -> dict[str, Any]:
         "unconverged": missed + more,
         "prepared": prepared,
         "seconds": time.perf_counter() - begun,
+        "t": {"null": null.tolist(), "signal": signal.tolist()},
     }
 
 
@@ -226,36 +246,31 @@ def draw(lines: Lines, tolerances: Sequence[float], ladder: Sequence[int]) -> Fi
     figure = Figure(figsize=(9.5, 6.5), layout="constrained")
     above, below = figure.subplots(2, 2, sharex="col")
     for column, case in enumerate(cases()):
-        series = {
-            f"M = {CANDIDATES}, tolerance {min(tolerances):g} to {max(tolerances):g} λ": [
-                lines[_name(case, each, CANDIDATES)] for each in tolerances
-            ],
-            f"{DEFAULT:g} λ, M = {min(ladder)} to {max(ladder)}": [
-                lines[_name(case, DEFAULT, count)] for count in ladder
-            ],
+        found = {
+            label: [lines[_name(case.name, model)] for model in models]
+            for label, models in series(tolerances, ladder).items()
         }
-        _draw(above[column], below[column], case.title, series)
-    shape = lines[_name(case, DEFAULT, ladder[0])]["shape"]
+        _draw(above[column], below[column], case.title, found)
+    shape = lines[_name(case.name, Model(ladder[0]))]["shape"]
     above[0].set_ylabel("mean t of toys without signal")
     below[0].set_ylabel(f"power at p ≤ {LEVEL:g} (bars: 95 %)")
     figure.suptitle(
         f"{shape['toys'][0]} toys without and {shape['toys'][1]} with signal, of "
-        f"{shape['expected']:.0f} events; ringed: {DEFAULT:g} λ, M = {CANDIDATES}"
+        f"{shape['expected']:.0f} events; ringed: the default with M = {CANDIDATES}"
     )
     return figure
 
 
-def _draw(above: Any, below: Any, title: str, series: dict[str, list[dict[str, Any]]]) -> None:
+def _draw(above: Any, below: Any, title: str, found: dict[str, list[dict[str, Any]]]) -> None:
     above.set_title(title)
-    for (label, points), colour, shift in zip(
-        series.items(), (BLUE, ORANGE), (0.99, 1.01), strict=True
-    ):
+    looks = ((BLUE, "o-", 0.99), (ORANGE, "s-", 1.01), (GREEN, "D", 1.0))
+    for (label, points), (colour, marker, shift) in zip(found.items(), looks, strict=False):
         points = sorted(points, key=lambda point: point["rank"])
         rank = np.array([point["rank"] for point in points]) * shift
         mean, error = [p["mean"] for p in points], [p["error"] for p in points]
-        above.errorbar(rank, mean, error, fmt="o-", ms=4, color=colour, label=label)
+        above.errorbar(rank, mean, error, fmt=marker, ms=4, color=colour, label=label)
         seen, low, high = np.array([(p["power"], p["low"], p["high"]) for p in points]).T
-        below.errorbar(rank, seen, [seen - low, high - seen], fmt="o-", ms=4, color=colour)
+        below.errorbar(rank, seen, [seen - low, high - seen], fmt=marker, ms=4, color=colour)
         for place, point in zip(rank, points, strict=True):
             shape = point["shape"]
             if (shape["tolerance"], shape["candidates"]) == (DEFAULT, CANDIDATES):
@@ -280,8 +295,9 @@ def section(lines: Lines) -> str:
     rows = ""
     for line in sorted(found, key=lambda line: (line["name"].split(".")[1], line["rank"])):
         shape = line["shape"]
+        beyond = f", then {shape['beyond']:g} λ" if line["rank"] > centres.COARSE_RANK else ""
         rows += (
-            f"| {LABELS[line['name'].split('.')[1]]} | {shape['tolerance']:g} λ "
+            f"| {LABELS[line['name'].split('.')[1]]} | {shape['tolerance']:g} λ{beyond} "
             f"| {amount(shape['candidates'])} | {line['rank']} "
             f"| {line['mean']:.1f} ± {line['error']:.1f} "
             f"| {line['power']:.2f} ({line['low']:.2f} to {line['high']:.2f}) "
@@ -291,6 +307,41 @@ def section(lines: Lines) -> str:
         f"Power at p ≤ {LEVEL:g} with its 95 % interval; the same toys for all models of a data "
         "set; time with what was prepared, on all cores.\n\n"
         "| | tolerance | candidates M | rank r | mean t without signal | power | time |\n"
-        f"|---|---|---|---|---|---|---|\n{rows}\n"
+        f"|---|---|---|---|---|---|---|\n{rows}\n{losses(lines)}\n"
         "![t and power against the number of centres](performance/rank.png)\n"
     )
+
+
+def losses(lines: Lines) -> str:
+    """Say what the default costs against finer reductions of the same candidates."""
+    pairs = [
+        (Model(CANDIDATES), Model(CANDIDATES, min(TOLERANCES))),
+        (Model(THROUGHOUT), Model(THROUGHOUT, beyond=DEFAULT)),
+    ]
+    text = ""
+    for name in ("dimuon5d", "cmsl1"):
+        for pair in pairs:
+            default, finer = (lines[_name(name, model)] for model in pair)
+            if default["rank"] == finer["rank"]:
+                continue  # the default is the finer one
+            found = loss(default, finer)
+            verdict = "nothing is lost that these toys can tell"
+            if found.high < 0:
+                verdict = "**power is lost**"
+            text += (
+                f"- {LABELS[name]}, M = {pair[0].candidates}: by default r = {default['rank']} "
+                f"instead of {finer['rank']}, and the power changes by {found.value:+.2f} "
+                f"({found.low:+.2f} to {found.high:+.2f}, paired): {verdict}.\n"
+            )
+    return text
+
+
+def loss(default: dict[str, Any], finer: dict[str, Any]) -> Difference:
+    """Power of one model minus that of another, on the same toys, with its 95 % interval."""
+    draws = redraw(len(default["t"]["null"]))
+    p, redrawn = [], []
+    for line in (default, finer):
+        null, signal = (np.array(line["t"][each])[:, None] for each in ("null", "signal"))
+        p.append(np.array([p_value(float(t), null[:, 0], LAWS["single"]).p for t in signal[:, 0]]))
+        redrawn.append(powers_redrawn(null, signal, draws, LEVEL))
+    return difference(p[0], p[1], redrawn[0] - redrawn[1], LEVEL)

@@ -15,6 +15,7 @@ from benchmarks.points import Points, Remaining, read_lines
 from benchmarks.textbook import Textbook
 
 from gofstream.datasets import expo1d
+from gofstream.ratio import centres
 from gofstream.ratio.features import prepare
 from gofstream.ratio.solver import fit
 from gofstream.settings import Settings
@@ -220,24 +221,45 @@ def test_the_paper_size_when_small(tmp_path: Path) -> None:
 
 def test_power_against_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finer tolerance and more candidates leave more centres; what is known is not made again."""
-    monkeypatch.setattr(rank, "CANDIDATES", 100)
+    tolerances, ladder = (0.1, 1e4), (50, 100)
+    for name, value in {"CANDIDATES": 100, "THROUGHOUT": 100, "TOLERANCES": tolerances}.items():
+        monkeypatch.setattr(rank, name, value)
+    monkeypatch.setattr(centres, "COARSE_RANK", 40)
     out, picture = tmp_path / "rank.jsonl", tmp_path / "rank.png"
     for _ in range(2):
-        rank.run(
-            out, picture, toys=(32, 32), tolerances=(0.1, 1e4), ladder=(50, 100), expected=200.0
-        )
+        rank.run(out, picture, toys=(32, 32), tolerances=tolerances, ladder=ladder, expected=200.0)
     lines = read_lines([out])
-    assert len(out.read_text().splitlines()) == len(lines) == 6
+    assert len(out.read_text().splitlines()) == len(lines) == 8
     for case in ("dimuon5d", "cmsl1"):
-        fine, coarse, few = (
-            lines[f"rank.{case}.tolerance={tolerance:g}.candidates={count}"]
-            for tolerance, count in ((0.1, 100), (1e4, 100), (0.1, 50))
+        default, coarse, few, finer = (
+            lines[f"rank.{case}.tolerance={model}"]
+            for model in (
+                "0.1.candidates=100",
+                "10000.candidates=100.beyond=10000",
+                "0.1.candidates=50",
+                "0.1.candidates=100.beyond=0.1",
+            )
         )
-        assert fine["rank"] > max(coarse["rank"], few["rank"])
-        assert fine["mean"] > 0
-        assert fine["low"] <= fine["power"] <= fine["high"]
+        assert finer["rank"] >= default["rank"] > max(coarse["rank"], few["rank"])
+        assert default["mean"] > 0
+        assert default["low"] <= default["power"] <= default["high"]
     assert picture.stat().st_size > 10_000
-    assert rank.section(lines).count("| CMS-L1-24D |") == 3
+    assert rank.section(lines).count("| CMS-L1-24D |") == 4
+
+
+def test_what_a_coarser_model_loses() -> None:
+    """The same toys: nothing between equal models; a loss where t of the signal toys is lower."""
+    rng = np.random.default_rng(1)
+    null, signal = rng.normal(size=200), rng.normal(3, 1, size=100)
+    finer = {"t": {"null": null.tolist(), "signal": signal.tolist()}}
+    same = rank.loss(finer, finer)
+    assert same.low <= same.value == 0 <= same.high
+    blind = {"t": {"null": null.tolist(), "signal": (signal - 2).tolist()}}
+    lost = rank.loss(blind, finer)
+    threshold = np.sort(null)[-4]
+    right = np.mean(signal - 2 > threshold) - np.mean(signal > threshold)
+    assert lost.value == pytest.approx(right)
+    assert lost.low < lost.value < lost.high < 0
 
 
 def test_predictions_beside_runs(tmp_path: Path) -> None:

@@ -46,14 +46,17 @@ def small_task(dimensions: int = 1, rows: int = 400) -> Task:
 
 
 def test_the_same_toys_as_a_calibration() -> None:
-    """`ours` says what a block of a plan says of the toys of that name."""
+    """`all` and the scan say what blocks of a plan say of the toys of that name."""
     task = small_task()
-    found = methods.ours(task)(task.toys(NULL, 0, 16))
+    found = methods.all_(task)(task.toys(NULL, 0, 16))
     plan = ReferencePlan(task.learner, task.sources[NULL], "normal", EXPECTED, task.seed)
     for k, width in enumerate(task.learner.widths):
         t, _ = plan.block(plan.shared(width), width, 0)
         right = t[:, list(STATISTICS).index("all"), -1]
         np.testing.assert_allclose(found[:, k], right, rtol=1e-4, atol=1e-4)
+    (scan,) = [which for which in plan.passes if not isinstance(which, float)]
+    t, _ = plan.block(plan.shared(scan), scan, 0)
+    np.testing.assert_array_equal(methods.scan(task)(task.toys(NULL, 0, len(t)))[:, 0], t[:, 0, -1])
     again = task.toys(NULL, 3, 1)[0]
     assert (again.events == task.toys(NULL, 2, 2)[1].events).all()
     assert again.rng("trees").integers(2**60) != again.rng("logistic").integers(2**60)
@@ -196,7 +199,9 @@ def test_all_tests_see_a_large_signal(tmp_path: Path, monkeypatch: pytest.Monkey
     found = page.gather(read_lines([path]), "expo1d", (20, 4))
     assert found is not None
     assert found.signals == ["bulk", "tail"]
-    assert found.t[OURS][NULL].shape == (20, 2)
+    assert found.t["all"][NULL].shape == (20, 2)
+    assert found.t[OURS][NULL].shape == (20, 3)
+    assert found.seconds[OURS] == found.seconds["all"] + found.seconds["scan"]
     assert found.t["mmd + count"]["tail"].shape == (4, 3)
     for test in NAMES:
         assert found.power(test, "bulk").value > 0.6, test

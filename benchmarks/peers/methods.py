@@ -22,6 +22,7 @@ from benchmarks.peers.network import network_test
 from benchmarks.peers.tasks import Task, Toy
 from gofstream.statistics import STATISTICS
 from gofstream.toys.plan import statistics_of
+from gofstream.toys.scanning import ScanPass, scan_sets
 
 Floats = NDArray[np.float64]
 
@@ -56,7 +57,7 @@ def one_by_one(work: Callable[[Toy], Sequence[float]]) -> Test:
     return lambda toys: np.array([work(toy) for toy in toys], dtype=np.float64)
 
 
-def ours(task: Task) -> Test:
+def all_(task: Task) -> Test:
     """`all`, at each width: what a batch taught, averaged, tested on all of them."""
     learner, column = task.learner, list(STATISTICS).index("all")
     features = [learner.features(width) for width in learner.widths]
@@ -67,6 +68,13 @@ def ours(task: Task) -> Test:
         return np.stack([t[:, column, -1] for t in found], axis=1)
 
     return test
+
+
+def scan(task: Task) -> Test:
+    """Scan all batches together."""
+    whole = ScanPass(float(task.expected.sum()), task.seed, shape_only=False)
+    grid = whole.grid(task.learner)
+    return lambda toys: scan_sets(grid, [toy.batches for toy in toys], task.expected)[:, 0, -1:]
 
 
 def count(task: Task) -> Test:
@@ -195,7 +203,8 @@ def _samplers(task: Task, components: int) -> list[RBFSampler]:
 
 #: All tests, by what they are called in files.
 TESTS: dict[str, Callable[[Task], Test]] = {
-    "ours": ours,
+    "all": all_,
+    "scan": scan,
     "count": count,
     "logistic": logistic,
     "trees": trees,
