@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gofstream.datasets import expo1d
-from gofstream.ratio import objective
+from gofstream.ratio import rows
 from gofstream.ratio.features import prepare
 from gofstream.ratio.model import LogRatios
 from gofstream.ratio.solver import fit
@@ -25,7 +25,7 @@ def test_growing_equals_the_definitions(
 ) -> None:
     """For every toy, statistic and number of batches, with unequal exposures and an empty batch."""
     if raw:
-        monkeypatch.setattr(objective, "WHITEN_RANK", 0)
+        monkeypatch.setattr(rows, "WHITEN_RANK", 0)
     rng = np.random.default_rng(8)
     reference = expo1d.reference(6000, rng)
     share = rng.uniform(0.5, 1.5, 6000) if weighted else None

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from gofstream.ratio.centres import uncovered
 from gofstream.ratio.features import Features, prepare
 from gofstream.ratio.labels import Labels
-from gofstream.ratio.objective import Block, Rows
+from gofstream.ratio.objective import Block
+from gofstream.ratio.rows import Rows
 from gofstream.ratio.solver import fit
 from gofstream.sample import Sample
 from gofstream.settings import Settings

@@ -17,7 +17,7 @@ from gofstream.errors import MemoryBudgetError
 from gofstream.execution import hands, thread_workers, use_hands
 from gofstream.inference.calibrate import calibrate
 from gofstream.ratio import features as features_module
-from gofstream.ratio import objective, solver
+from gofstream.ratio import rows, solver
 from gofstream.ratio.centres import reduce_centres
 from gofstream.ratio.features import STORED, Features, features_of, prepare, prepare_bytes
 from gofstream.ratio.kernel import KernelRows
@@ -209,7 +209,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 def test_hands_change_no_bit(threads: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread or three: the same fits and statistics, of weighted events in many stretches."""
-    monkeypatch.setattr(objective, "STRETCH_ROWS", 256)
+    monkeypatch.setattr(rows, "STRETCH_ROWS", 256)
     monkeypatch.setattr(features_module, "STRIP_ROWS", 4096)
     monkeypatch.setattr(solver, "rows_fit", lambda *_: False)
     x, data = reference(2), batches(2, 600, 610, 580, 640, 600, 590)

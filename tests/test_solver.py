@@ -24,6 +24,7 @@ from gofstream.errors import GofstreamWarning, MemoryBudgetError, NumericalError
 from gofstream.ratio import features as features_module
 from gofstream.ratio import objective as objective_module
 from gofstream.ratio import penalty as penalty_module
+from gofstream.ratio import rows as rows_module
 from gofstream.ratio.centres import reduce_centres
 from gofstream.ratio.devices import place
 from gofstream.ratio.features import (
@@ -275,7 +276,7 @@ def test_unequal_batches_are_single_fits(
     precision: str, whiten_rank: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows that only fill up a shelf change nothing, whatever stands beside them."""
-    monkeypatch.setattr(objective_module, "WHITEN_RANK", whiten_rank)
+    monkeypatch.setattr(rows_module, "WHITEN_RANK", whiten_rank)
     rng = np.random.default_rng(17)
     reference = expo1d.reference(8000, rng)
     features = prepare(
@@ -359,10 +360,10 @@ def test_chunk_sizes_do_not_matter(weighted: bool, monkeypatch: pytest.MonkeyPat
         (features_module, "CHUNK_VALUES", 1100),
         (features_module, "SLAB", 701),
         (features_module, "DATA_VALUES", 7),
-        (objective_module, "PART_VALUES", 1000),
+        (rows_module, "PART_VALUES", 1000),
         (objective_module, "GROUP_BYTES", 170_000),
         (objective_module, "GROUP_BYTES", 1),
-        (objective_module, "WHITEN_RANK", 0),
+        (rows_module, "WHITEN_RANK", 0),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, value)

@@ -26,7 +26,8 @@ from gofstream.execution import hands
 from gofstream.ratio.arrays import on_cpu
 from gofstream.ratio.features import CHUNK_VALUES, DATA_VALUES, PADDING, Features
 from gofstream.ratio.labels import Labels
-from gofstream.ratio.objective import Block, Floats, Indices, Rows
+from gofstream.ratio.objective import Block
+from gofstream.ratio.rows import Floats, Indices, Rows
 
 #: Depth of the Anderson mixing.
 DEPTH = 5

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gofstream.execution import share_out
 from gofstream.ratio.arrays import buffer, product, to_numpy
 from gofstream.ratio.features import Features
-from gofstream.ratio.objective import Stretch
+from gofstream.ratio.rows import Stretch
 from gofstream.ratio.solver import Fit
 from gofstream.statistics import STATISTICS
 
