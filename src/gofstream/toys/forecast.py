@@ -35,7 +35,7 @@ from gofstream.scan.grid import ScanGrid, rows_looked_at
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
 from gofstream.toys.plan import statistics_of, toys_in_a_block
-from gofstream.toys.scanning import scan_set
+from gofstream.toys.scanning import scan_bytes, scan_set
 
 Floats = NDArray[np.float64]
 
@@ -156,7 +156,7 @@ def forecast(
     blocks = -(-wanted.toys // together)
     rounds = -(-blocks // wanted.workers)
     columns = len(STATISTICS) * len(found) + 1  # the scan has no width
-    grid_seconds, scan_seconds = _scan(wanted, learner.reference[:], together)
+    grid_seconds, scan_seconds, scan_memory = _scan(wanted, learner.reference[:], together)
     return Forecast(
         wanted=wanted,
         widths=tuple(found),
@@ -167,7 +167,7 @@ def forecast(
         seconds=sum(w.prepare_seconds + rounds * w.block_seconds for w in found)
         + grid_seconds
         + rounds * scan_seconds,
-        memory=max(w.memory for w in found),
+        memory=max(*(w.memory for w in found), _held(wanted, settings) + scan_memory),
         disk=int(1.1 * 8 * blocks * together * columns * wanted.batches),
     )
 
@@ -181,9 +181,7 @@ def _at_width(
     begun = time.perf_counter()
     centres = reduce_centres(learner.candidates, width, learner.penalty, memory=settings.memory)
     prepare_seconds, rank = time.perf_counter() - begun, centres.rank
-    held = 8 * rows * wanted.dims
-    if held > settings.memory // 2:  # on disk, as the commands have it
-        held = 0
+    held = _held(wanted, settings)
     stored = rows_are_stored(rows, rank, candidates, itemsize, settings.memory - held)
     made, seconds = _features(wanted, learner, trials, centres, width, stored=stored)
     prepare_seconds += seconds
@@ -223,6 +221,12 @@ def _at_width(
     )
 
 
+def _held(wanted: Wanted, settings: Settings) -> int:
+    """Bytes of a reference in memory; large ones are on disk, as the commands have it."""
+    size = 8 * wanted.n_reference * wanted.dims
+    return size if size <= settings.memory // 2 else 0
+
+
 def _features(
     wanted: Wanted,
     learner: Learner,
@@ -260,8 +264,11 @@ def _features(
     return made, gram_seconds * min(rows, most) + _drawn_out(trials, rest, rows)
 
 
-def _scan(wanted: Wanted, reference: Floats, together: int) -> tuple[float, float]:
-    """Time a grid and the scan of one toy; both grow with the events alone: one trial is enough."""
+def _scan(wanted: Wanted, reference: Floats, together: int) -> tuple[float, float, int]:
+    """Time a grid and the scan of one toy; both grow with the events alone: one trial is enough.
+
+    Returns the seconds of the grid and of a block, and the bytes of both together.
+    """
     rng = np.random.default_rng(together)
     begun = time.perf_counter()
     grid = ScanGrid.choose(reference, wanted.expected, rng)
@@ -272,7 +279,8 @@ def _scan(wanted: Wanted, reference: Floats, together: int) -> tuple[float, floa
     scan_set(grid, toy, np.full(wanted.batches, wanted.expected / wanted.batches))
     looked = (time.perf_counter() - begun) / (size * wanted.batches)
     rows = min(wanted.n_reference, rows_looked_at(wanted.expected))
-    return chosen * rows, looked * wanted.expected * together
+    events = wanted.expected * together
+    return chosen * rows, looked * events, sum(scan_bytes(grid, int(events)))
 
 
 def _block(
