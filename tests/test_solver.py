@@ -25,7 +25,7 @@ from gofstream.ratio import features as features_module
 from gofstream.ratio import objective as objective_module
 from gofstream.ratio import penalty as penalty_module
 from gofstream.ratio import rows as rows_module
-from gofstream.ratio.centres import reduce_centres
+from gofstream.ratio.centres import reduce_centres, reduction_bytes
 from gofstream.ratio.devices import place
 from gofstream.ratio.features import (
     PADDING,
@@ -731,6 +731,29 @@ def test_memory_is_bounded_as_stated() -> None:
     assert 0.3 * stated < used <= stated
 
 
+def test_memory_of_the_reduction_is_free_again() -> None:
+    """Many candidates: their reduction takes the most, and rows are stored where it was."""
+    reference = np.random.default_rng(10).normal(size=(60_000, 2))
+    made: list[Features] = []
+    stated = prepare_bytes(60_000, 200, 3000, 4)
+    used = peak_of(
+        lambda: made.append(
+            prepare(
+                reference,
+                reference[:3000],
+                1.0,
+                penalty=1e-6,
+                expected=2000.0,
+                memory=stated + reference.nbytes,
+            )
+        )
+    )
+    features = made[0]
+    assert features.made is None
+    assert stated == prepare_bytes(60_000, features.rank, 3000, 4) == reduction_bytes(3000, 200)
+    assert 0.5 * stated < used <= stated
+
+
 def test_memory_refused_by_prepare() -> None:
     """Candidates that do not fit are refused beforehand, with the bytes, and so is a reference."""
     reference = expo1d.reference(200_000, np.random.default_rng(11))
@@ -751,7 +774,7 @@ def test_memory_refused_by_prepare() -> None:
     errors: list[MemoryBudgetError] = []
     used = peak_of(lambda: errors.append(refused(2000, 10_000_000)))
     assert used < 100_000
-    assert errors[0].needed == reference.nbytes + 2 * 8 * 2000**2
+    assert errors[0].needed == reference.nbytes + 8 * (2 * 2000**2 + 4 * 2000)
     assert "2000 candidate" in str(errors[0])
     assert f"({errors[0].needed} bytes)" in str(errors[0])
     assert "(10000000 bytes)" in str(errors[0])

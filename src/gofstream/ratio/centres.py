@@ -85,7 +85,7 @@ def draw_candidates(
 def reduction_bytes(candidates: int, rank: int) -> int:
     """Memory that `reduce_centres` takes to find so many centres."""
     if candidates <= DENSE:
-        return 8 * candidates * 2 * candidates
+        return 8 * candidates * (2 * candidates + 4)
     # A column for each centre; those of a block, twice while they are joined to the others, and
     # what they are made of; the factor.
     return 8 * (candidates * (rank + 4 * BLOCK) + rank**2)

@@ -226,10 +226,10 @@ class Features:
 
 
 def prepare_bytes(n_reference: int, rank: int, n_candidates: int, itemsize: int) -> int:
-    """Peak memory of `prepare`: stored features, reduction of the candidates, r × r matrices."""
+    """Peak memory of `prepare`: of the reduction, or of features and matrices after it."""
     slab = min(SLAB, n_reference) * (rank * (8 + 8 + itemsize))
-    matrices = max(reduction_bytes(n_candidates, rank), 6 * 8 * rank**2 + slab)
-    return n_reference * rank * itemsize + matrices
+    features = n_reference * rank * itemsize + 6 * 8 * rank**2 + slab
+    return max(reduction_bytes(n_candidates, rank), features)
 
 
 def rows_are_stored(
