@@ -281,6 +281,9 @@ def _draw(above: Any, below: Any, title: str, found: dict[str, list[dict[str, An
     below.set_ylim(0, 1)
     for axes in (above, below):
         axes.set_xscale("log")
+        axes.set_xticks((300, 1000, 3000, 10_000), ("300", "1000", "3000", "10 000"))
+        axes.tick_params(which="minor", labelbottom=False)
+        axes.set_xlim(250, 12_000)
         axes.grid(alpha=0.3, which="both", lw=0.5)
 
 
@@ -295,7 +298,11 @@ def section(lines: Lines) -> str:
     rows = ""
     for line in sorted(found, key=lambda line: (line["name"].split(".")[1], line["rank"])):
         shape = line["shape"]
-        beyond = f", then {shape['beyond']:g} λ" if line["rank"] > centres.COARSE_RANK else ""
+        beyond = ""
+        if shape["beyond"] == shape["tolerance"]:
+            beyond = " throughout"
+        elif line["rank"] > centres.COARSE_RANK:
+            beyond = f", then {shape['beyond']:g} λ"
         rows += (
             f"| {LABELS[line['name'].split('.')[1]]} | {shape['tolerance']:g} λ{beyond} "
             f"| {amount(shape['candidates'])} | {line['rank']} "
