@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -400,9 +401,18 @@ def gain(t: Mapping[str, Mapping[str, Floats]], idea: Idea, signals: Sequence[st
     for signal in signals:
         for columns, sign in ((idea.tried, 1), (idea.instead_of, -1)):
             null, found = joined(columns, NULL), joined(columns, signal)
-            p[columns] += [combined_p(row, null) for row in found]
-            moved += sign * powers_redrawn(null, found, draws) / len(signals)
+            each = strategies(t[NULL], columns)
+            p[columns] += [combined_p(row, null, columns=each) for row in found]
+            moved += sign * powers_redrawn(null, found, draws, columns=each) / len(signals)
     return difference(np.array(p[idea.tried]), np.array(p[idea.instead_of]), moved)
+
+
+def strategies(t: Mapping[str, Floats], columns: tuple[str, ...]) -> list[int]:
+    """Count the columns of every strategy: those of its variants, after a comma, are its own."""
+    return [
+        sum(t[name].shape[1] for name in names)
+        for _, names in groupby(columns, lambda name: name.split(",")[0])
+    ]
 
 
 def section(lines: Lines) -> str:

@@ -84,10 +84,11 @@ def gains(study: PowerStudy[str]) -> list[Gain]:
 
     def redrawn(names: Names, signal: str) -> Floats:
         null, found = (
-            np.hstack([table.statistic(name) for name in names])
+            [table.statistic(name) for name in names]
             for table in (study.null, study.signals[signal])
         )
-        return powers_redrawn(null, found, draws)
+        columns = [part.shape[1] for part in null]
+        return powers_redrawn(np.hstack(null), np.hstack(found), draws, columns=columns)
 
     return [
         Gain(

@@ -258,7 +258,7 @@ def test_the_headline_is_that_of_all_and_scan() -> None:
     assert found.null_distribution.shape == (40, 3)
     assert (found.null_distribution[:, :2] == found.null.t[:, 2, :, -1]).all()
     assert not best.extrapolated
-    assert found.pvalue == combined_p(found.statistic, found.null_distribution)
+    assert found.pvalue == combined_p(found.statistic, found.null_distribution, columns=(2, 1))
     assert found.toys == 40
 
 

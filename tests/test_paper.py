@@ -83,8 +83,10 @@ def test_redrawn_powers_are_those_of_the_pooled_ranks() -> None:
     """With every toy once, within three signal toys in 200 of the exact combination."""
     rng = np.random.default_rng(8)
     null, found = rng.normal(size=(400, 5)), rng.normal(1.2, 1, size=(200, 5))
-    exact = np.mean([combined_p(t, null) <= LEVEL for t in found])
-    assert abs(powers_redrawn(null, found, np.ones((1, 400), dtype=np.int64))[0] - exact) <= 0.015
+    once = np.ones((1, 400), dtype=np.int64)
+    for columns in ((5,), (4, 1), (2, 2, 1)):
+        exact = np.mean([combined_p(t, null, columns=columns) <= LEVEL for t in found])
+        assert abs(powers_redrawn(null, found, once, columns=columns)[0] - exact) <= 0.015
 
 
 def table(t: Floats) -> NullTable:

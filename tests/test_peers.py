@@ -203,6 +203,7 @@ def test_all_tests_see_a_large_signal(tmp_path: Path, monkeypatch: pytest.Monkey
     assert found.t[OURS][NULL].shape == (20, 3)
     assert found.seconds[OURS] == found.seconds["all"] + found.seconds["scan"]
     assert found.t["mmd + count"]["tail"].shape == (4, 3)
+    assert found.columns["mmd + count"] == [2, 1]
     for test in NAMES:
         assert found.power(test, "bulk").value > 0.6, test
     assert page.gather(read_lines([path]), "expo1d", (21, 4)) is None
@@ -225,7 +226,7 @@ def made_up(seen: dict[str, float]) -> page.Found:
         signal[: round(60 * seen.get(test, 0.05))] += 100
         t[test] = {NULL: null, "bulk": signal, "tail": rng.normal(size=(60, 1))}
     times = {test: 2.0 if test == OURS else 4.0 for test in NAMES} | {"energy": 0.5}
-    return page.Found("expo1d", t, times, dict.fromkeys(NAMES, 1.0))
+    return page.Found("expo1d", t, times, dict.fromkeys(NAMES, 1.0), {})
 
 
 def test_words_follow_the_numbers(tmp_path: Path) -> None:

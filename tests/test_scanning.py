@@ -220,13 +220,13 @@ def test_tables_and_studies_know_a_statistic_without_width() -> None:
     both = study.p_values(("all", "scan"), "s")
     columns = np.hstack([table.statistic("all"), table.scan])
     seen = np.hstack([signal.statistic("all"), signal.statistic("scan")])
-    assert both.tolist() == [combined_p(t, columns) for t in seen]
+    assert both.tolist() == [combined_p(t, columns, columns=(2, 1)) for t in seen]
     with pytest.raises(InputError, match="no width"):
         study.p_values(("all", "scan"), "s", width=0)
 
 
 def test_verdicts_rank_all_their_columns_among_the_toys(tmp_path: Path) -> None:
-    """`all` and scan have the p of three columns pooled with the toys; the first one counts."""
+    """`all` over its widths, and the scan: each counts once; the first verdict is the headline."""
     plan = plan_of()
     with thread_workers(1) as executor:
         made = calibrate(plan, TOYS, tmp_path / "n.null", executor)
@@ -238,7 +238,7 @@ def test_verdicts_rank_all_their_columns_among_the_toys(tmp_path: Path) -> None:
         null = np.hstack([made.table.statistic(name) for name in names])
         t = np.concatenate([result.statistics[name].t for name in names])
         assert null.shape == (TOYS, 2 * len(names) - 1)
-        assert verdict.p == combined_p(t, null)
+        assert verdict.p == combined_p(t, null, columns=[2] * (len(names) - 1) + [1])
     assert result.pvalue == result.verdicts[HEADLINE].p
     assert result.statistic.shape == (3,)
     assert result.null_distribution.shape == (TOYS, 3)

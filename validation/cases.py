@@ -22,7 +22,7 @@ from gofstream.toys.permutation import PermutationPlan
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.scanning import SCAN
 from gofstream.toys.sources import Simulator, toy_rng
-from validation.checks import RULES, Table, column_name
+from validation.checks import RULES, Table, column_name, columns_in
 from validation.wrong import training_rows
 
 Floats = NDArray[np.float64]
@@ -121,13 +121,14 @@ def permutation_ranks(
         plan = PermutationPlan.pool(reference, data, settings, seed=seed, rng=rng)
         made = calibrate(plan, size.toys, folder / f"{index}.null", executor)
         found = made.test(data)
-        for name, null in columns_of(made.table).items():
+        table = columns_of(made.table)
+        for name, null in table.items():
             seen = np.concatenate([found.statistics[each].t for each in name.split(" + ")])
             for k, t in enumerate(seen if " + " not in name else ()):
                 p = float(empirical_p(t, null[:, k]))
                 ranks.setdefault(column_name(name, k), []).append(p)
             for rule in RULES if name != SCAN else ():
-                p = combined_p(seen, null, rule)
+                p = combined_p(seen, null, rule, columns_in(table, name))
                 ranks.setdefault(f"{name}, {rule} over widths", []).append(p)
     progress(size.sets, size.sets)
     return {

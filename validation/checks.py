@@ -7,7 +7,7 @@ use.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from gofstream.inference.combine import Rule, combined_p, merit, pooled_p
+from gofstream.inference.combine import Rule, combined_p, scores
 from gofstream.inference.pvalues import empirical_p
 from gofstream.toys.scanning import SCAN
 
 Floats = NDArray[np.float64]
 Table = Mapping[str, Floats]
-Combine = Callable[[Floats, Floats, Rule], float]
+Combine = Callable[[Floats, Floats, Rule, Sequence[int]], float]
 
 RULES: tuple[Rule, ...] = ("min", "mean", "product")
 LEVELS = (0.05, 0.01)
@@ -71,6 +71,11 @@ def column_name(name: str, column: int) -> str:
     return name if name == SCAN else f"{name}, width {column + 1}"
 
 
+def columns_in(table: Table, name: str) -> list[int]:
+    """Count the columns of every strategy of a verdict."""
+    return [table[each].shape[1] for each in name.split(" + ")]
+
+
 def _each_width(table: Table, data: Table) -> Iterator[Check]:
     for name in table:
         if " + " in name:
@@ -88,15 +93,14 @@ def _combined(table: Table, data: Table, combine: Combine) -> Iterator[Check]:
     for name, null in table.items():
         if name == SCAN:
             continue
-        seen = data[name]
-        joint = pooled_p(np.concatenate([null, seen]))
+        seen, columns = data[name], columns_in(table, name)
         for rule in RULES:
             what = f"{name}, {rule} over widths"
-            scores = merit(joint, rule)
-            distance = stats.ks_2samp(scores[: len(null)], scores[len(null) :])
+            joint = scores(np.concatenate([null, seen]), rule, columns)
+            distance = stats.ks_2samp(joint[: len(null)], joint[len(null) :])
             yield Check(f"{what}: KS", f"{distance.statistic:.3f}", float(distance.pvalue))
             # Ranks tie, so p may err on the safe side, never on the other.
-            p = np.array([combine(t, null, rule) for t in seen])
+            p = np.array([combine(t, null, rule, columns) for t in seen])
             yield from _levels(what, p, len(null), two_sided=False)
 
 
@@ -106,12 +110,12 @@ def _small(table: Table, data: Table, combine: Combine) -> Iterator[Check]:
         count = len(table[name]) // SMALL
         if name == SCAN or not count:
             continue
-        parts = np.array_split(np.arange(len(seen)), count)
+        parts, columns = np.array_split(np.arange(len(seen)), count), columns_in(table, name)
         for rule in RULES:
             hits, laws = 0, []
             for i, rows in enumerate(parts):
                 null = table[name][i * SMALL : (i + 1) * SMALL]
-                p = np.array([combine(seen[j], null, rule) for j in rows])
+                p = np.array([combine(seen[j], null, rule, columns) for j in rows])
                 hits += int(np.count_nonzero(p <= SMALL_LEVEL + 1e-12))
                 laws.append(hit_law(len(rows), SMALL, SMALL_LEVEL))
             yield Check(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gofstream.inference.combine import combined_p
 from gofstream.report.plots import SERIES
 from validation.alarms import Alarms
-from validation.checks import Table
+from validation.checks import Table, columns_in
 
 Floats = NDArray[np.float64]
 
@@ -29,7 +29,9 @@ class Case:
     def of(cls, table: Table, data: Table) -> Case:
         """Combine the widths by the smallest p."""
         p = {
-            name: np.array([combined_p(t, table[name]) for t in seen])
+            name: np.array(
+                [combined_p(t, table[name], columns=columns_in(table, name)) for t in seen]
+            )
             for name, seen in data.items()
         }
         return cls(p, len(table["all"]))

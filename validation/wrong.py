@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,12 +15,14 @@ from gofstream.toys.sources import Pool
 Floats = NDArray[np.float64]
 
 
-def smallest_p_raw(observed: Floats, null: Floats, rule: Rule) -> float:
+def smallest_p_raw(
+    observed: Floats, null: Floats, rule: Rule, columns: Sequence[int] = ()
+) -> float:
     """Quote the smallest p-value of several widths as if there were no others."""
     return min(float(empirical_p(t, null[:, k])) for k, t in enumerate(observed))
 
 
-def leave_one_out(observed: Floats, null: Floats, rule: Rule) -> float:
+def leave_one_out(observed: Floats, null: Floats, rule: Rule, columns: Sequence[int] = ()) -> float:
     """Rank the observed set against the toys, but the toys among themselves (METHOD §4)."""
     toys, widths = null.shape
     own = np.array([[float(empirical_p(t, null[:, k])) for k, t in enumerate(observed)]])

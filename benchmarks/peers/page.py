@@ -30,7 +30,7 @@ TEXT = Path(__file__).with_name("peers.md.in")
 LEVEL = 0.05
 #: Toys without a signal, and with each, that a page needs.
 LEAST = 100, 20
-#: Our default verdict: the smallest p of the five widths and the scan.
+#: Our default verdict: the smaller p of `all`, over its five widths, and the scan.
 OURS = "all + scan"
 #: What tests are called on the page.
 NAMES = {
@@ -62,12 +62,14 @@ class Found:
     t : by test and stream, (toys, K).
     seconds : for each data set, by test: the median over chunks.
     prepared : seconds once, by test.
+    columns : how many numbers each part of a test has, if it is made of others.
     """
 
     task: str
     t: Mapping[str, Mapping[str, Floats]]
     seconds: Mapping[str, float]
     prepared: Mapping[str, float]
+    columns: Mapping[str, Sequence[int]]
 
     @property
     def signals(self) -> list[str]:
@@ -77,7 +79,8 @@ class Found:
     def p_values(self, test: str, signal: str) -> Floats:
         """P of every signal toy by its rank among the null toys; several numbers by smallest p."""
         null, found = self.t[test][NULL], self.t[test][signal]
-        return np.array([combined_p(t, null) for t in found])
+        columns = self.columns.get(test, ())
+        return np.array([combined_p(t, null, columns=columns) for t in found])
 
     def power(self, test: str, signal: str) -> Power:
         """Share of signal toys that are seen at the level, with its interval."""
@@ -87,7 +90,9 @@ class Found:
         """Power of a test minus ours on the same toys, with its 95 % interval."""
         draws = redraw(len(self.t[OURS][NULL]))
         theirs, ours = (
-            powers_redrawn(self.t[each][NULL], self.t[each][signal], draws, LEVEL)
+            powers_redrawn(
+                self.t[each][NULL], self.t[each][signal], draws, LEVEL, self.columns.get(each, ())
+            )
             for each in (test, OURS)
         )
         p = self.p_values(test, signal), self.p_values(OURS, signal)
@@ -125,11 +130,12 @@ def gather(lines: Lines, task: str, least: tuple[int, int] = LEAST) -> Found | N
         test: next(line["prepared"] for line in mine if line["prepared"] is not None)
         for test, mine in of.items()
     }
+    columns = {test: [t[part][NULL].shape[1] for part in parts] for test, parts in JOINED.items()}
     for test, parts in JOINED.items():
         t[test] = {stream: np.hstack([t[part][stream] for part in parts]) for stream in t[parts[0]]}
         for times in (seconds, prepared):
             times[test] = sum(times[part] for part in parts)
-    return Found(task, t, seconds, prepared)
+    return Found(task, t, seconds, prepared, columns)
 
 
 def _joined(chunks: Sequence[dict[str, Any]], stream: str) -> Floats:

@@ -46,7 +46,7 @@ class Calibration:
         Parameters
         ----------
         rule : how widths are combined: smallest p, mean p, product of p.
-        together : statistics to combine into one more p-value, over all their widths.
+        together : statistics to combine into one more p-value, each over its widths first.
         laws : what to extrapolate with beyond the toys; `PAPER_LAWS` is the paper's recipe.
         rate : a test of the number of events, to be told with that of the shape.
 
@@ -106,7 +106,7 @@ class Calibration:
         null = np.concatenate([self.table.statistic(name) for name in names], axis=1)
         t = np.concatenate([found[name].t for name in names])
         each = [p for name in names for p in found[name].p]
-        return _combine(t, null, each, rule)
+        return _combine(t, null, each, rule, [len(found[name].t) for name in names])
 
 
 def calibrate(
@@ -142,14 +142,20 @@ def calibrate(
 def judge_statistic(t: Floats, null: Floats, law: Law | None, rule: Rule) -> StatisticResult:
     """Compare t, by width, with that of toys (B, widths): p at each width, and over all."""
     each = tuple(p_value(float(value), null[:, k], law) for k, value in enumerate(t))
-    return StatisticResult(tuple(t.tolist()), each, _combine(t, null, each, rule))
+    return StatisticResult(tuple(t.tolist()), each, _combine(t, null, each, rule, [len(t)]))
 
 
-def _combine(t: Floats, null: Floats, each: Sequence[PValue], rule: Rule) -> PValue:
-    """Combine by rank; beyond the toys, K times the smallest extrapolated p (METHOD §4)."""
-    toys, tests = null.shape
-    p = combined_p(t, null, rule)
-    smallest = min(each, key=lambda item: item.p)
+def _combine(
+    t: Floats, null: Floats, each: Sequence[PValue], rule: Rule, columns: Sequence[int]
+) -> PValue:
+    """Combine by rank; beyond the toys, K times the smallest extrapolated p (METHOD §4).
+
+    K is the number of widths, times that of strategies if there are several.
+    """
+    toys = len(null)
+    p = combined_p(t, null, rule, columns)
+    tries = [len(columns) * count for count in columns for _ in range(count)]
+    tests, smallest = min(zip(tries, each, strict=True), key=lambda pair: pair[0] * pair[1].p)
     bonferroni = tests * smallest.p
     if smallest.extrapolated and p <= tests / (toys + 1) and bonferroni < p:
         return with_p(bonferroni, round(p * (toys + 1)) - 1, toys, extrapolated=True)

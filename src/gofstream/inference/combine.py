@@ -2,12 +2,15 @@
 
 The observed set is pooled with the B toys. Within each test, every set is ranked among all B+1;
 the combination is then ranked in the same way. Under the null all B+1 sets are exchangeable, so
-P(p ≤ α) ≤ α whatever the correlations between the tests. Ranking the observed set against the toys
-but the toys among themselves is not exact, and using the smallest p raw is plainly wrong.
+P(p ≤ α) ≤ α whatever the correlations between the tests. Where strategies with several widths meet,
+each is ranked as a whole first, so that it counts once however many widths it was tried at. Ranking
+the observed set against the toys but the toys among themselves is not exact, and using the smallest
+p raw is plainly wrong.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -47,7 +50,24 @@ def merit(p: Floats, rule: Rule) -> Floats:
     raise InputError(f"no rule is called {rule!r}; {nearest_names(rule, get_args(Rule))}")
 
 
-def combined_p(observed: ArrayLike, null: ArrayLike, rule: Rule = "min") -> float:
+def scores(t: Floats, rule: Rule, columns: Sequence[int] = ()) -> Floats:
+    """Reduce t of each set (a row) to one number by its ranks among all rows.
+
+    Parameters
+    ----------
+    columns : how many columns each strategy has; by default there is but one strategy.
+    """
+    p = pooled_p(t)
+    if len(columns) > 1:
+        parts = np.split(p, np.cumsum(columns)[:-1], axis=1)
+        # Sums of p in another order differ in the last digits; equal merits must count as equal.
+        p = np.hstack([pooled_p(-merit(part, rule).round(12)[:, None]) for part in parts])
+    return merit(p, rule)
+
+
+def combined_p(
+    observed: ArrayLike, null: ArrayLike, rule: Rule = "min", columns: Sequence[int] = ()
+) -> float:
     """Give one p-value for an observed row of statistics against B rows of toys.
 
     Parameters
@@ -55,6 +75,8 @@ def combined_p(observed: ArrayLike, null: ArrayLike, rule: Rule = "min") -> floa
     observed : (K,) the K statistics (widths, or any set) of the data.
     null : (B, K) the same of each toy.
     rule : smallest p, mean p, or product of p.
+    columns : how many of the K belong to each strategy, in their order; by default all to one. Of
+        several strategies each gets a p-value first, and these are combined by the same rule.
 
     Examples
     --------
@@ -62,10 +84,11 @@ def combined_p(observed: ArrayLike, null: ArrayLike, rule: Rule = "min") -> floa
     >>> toys = np.random.default_rng(1).normal(size=(99, 3))
     >>> combined_p([0.0, 0.0, 9.0], toys)
     0.03
+    >>> combined_p([0.0, 0.0, 9.0], toys, columns=(2, 1))
+    0.01
     """
     toys = np.asarray(null, dtype=np.float64)
     rows = np.vstack([np.asarray(observed, dtype=np.float64)[None, :], toys])
-    scores = merit(pooled_p(rows), rule)
-    # Sums of p in another order differ in the last digit; equal merits must count as equal.
-    close = 1e-12 * max(1.0, abs(float(scores[0])))
-    return float(np.count_nonzero(scores <= scores[0] + close) / len(rows))
+    found = scores(rows, rule, columns)
+    close = 1e-12 * max(1.0, abs(float(found[0])))
+    return float(np.count_nonzero(found <= found[0] + close) / len(rows))

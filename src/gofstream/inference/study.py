@@ -64,14 +64,16 @@ class PowerStudy(Generic[Signal]):
         if width is not None and SCAN in names:
             raise InputError("the scan has no width; ask for it without one")
 
-        def columns(table: NullTable) -> Floats:
-            t = np.concatenate([table.statistic(name, batches) for name in names], axis=1)
-            return t if width is None else t[:, width::widths]
+        def columns(table: NullTable) -> list[Floats]:
+            t = [table.statistic(name, batches) for name in names]
+            return t if width is None else [each[:, [width]] for each in t]
 
-        null, found = columns(self.null), columns(self.signals[signal])
+        each, found = columns(self.null), np.hstack(columns(self.signals[signal]))
+        null = np.hstack(each)
         if null.shape[1] == 1:
             return empirical_p(found[:, 0], null[:, 0])
-        return np.array([combined_p(t, null, rule) for t in found])
+        counts = [part.shape[1] for part in each]
+        return np.array([combined_p(t, null, rule, counts) for t in found])
 
     def power(
         self,

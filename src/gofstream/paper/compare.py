@@ -8,7 +8,7 @@ paired too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,6 +20,7 @@ from gofstream.inference.power import Difference, paired_difference
 from gofstream.inference.study import PowerStudy
 
 Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
 
 #: Times the null is drawn anew.
 REDRAWN = 200
@@ -130,7 +131,11 @@ def redraw(toys: int) -> NDArray[np.int64]:
 
 
 def powers_redrawn(
-    null: Floats, found: Floats, draws: NDArray[np.int64], level: float = LEVEL
+    null: Floats,
+    found: Floats,
+    draws: NDArray[np.int64],
+    level: float = LEVEL,
+    columns: Sequence[int] = (),
 ) -> Floats:
     """Power at a level for nulls in which toy b occurs ``draws[r, b]`` times.
 
@@ -141,11 +146,26 @@ def powers_redrawn(
     ----------
     null : (B, K) t of null toys at K widths.
     found : (S, K) t of signal toys.
+    columns : of each strategy, as in `combined_p`.
     """
-    toys, columns = null.shape
+    ends = np.cumsum(columns)[:-1]
+    parts = [
+        _least(*both, draws)
+        for both in zip(np.split(null, ends, axis=1), np.split(found, ends, axis=1), strict=True)
+    ]
+    if len(parts) > 1:
+        parts = [_ranked(*part, draws) for part in parts]
+    of_null, of_found = (np.minimum.reduce(ranks) for ranks in zip(*parts, strict=True))
+    p = _ranked(of_null, of_found, draws)[1] / (1 + len(null))
+    return np.asarray(np.mean(p <= level, axis=1))
+
+
+def _least(null: Floats, found: Floats, draws: Counts) -> tuple[Counts, Counts]:
+    """Give the least rank over columns, of null and signal toys: (draws, toys) each."""
+    toys = len(null)
     least_null = np.full((len(draws), toys), toys + 1)
     least_found = np.full((len(draws), len(found)), toys + 1)
-    for k in range(columns):
+    for k in range(null.shape[1]):
         order = np.argsort(null[:, k])
         ranked = null[order, k]
         # Null toys with t at least that of rank i, for every i; none beyond the last.
@@ -154,9 +174,15 @@ def powers_redrawn(
         np.minimum(least_null, above[:, np.searchsorted(ranked, null[:, k])], out=least_null)
         seen = 1 + above[:, np.searchsorted(ranked, found[:, k])]  # itself included
         np.minimum(least_found, seen, out=least_found)
+    return least_null, least_found
+
+
+def _ranked(of_null: Counts, of_found: Counts, draws: Counts) -> tuple[Counts, Counts]:
+    """Rank merits among those of the null, with one signal toy that is as extreme or more."""
+    toys = draws.shape[1]
     # How many null toys have each merit, summed up from the smallest.
     rows = np.arange(len(draws))[:, None] * (toys + 2)
-    counted = np.bincount((rows + least_null).ravel(), draws.ravel(), len(draws) * (toys + 2))
-    lower = np.cumsum(counted.reshape(len(draws), -1), axis=1)
-    p = (1 + np.take_along_axis(lower, least_found, axis=1)) / (1 + toys)
-    return np.asarray(np.mean(p <= level, axis=1))
+    counted = np.bincount((rows + of_null).ravel(), draws.ravel(), len(draws) * (toys + 2))
+    lower = np.cumsum(counted.reshape(len(draws), -1), axis=1).astype(np.int64)
+    null, found = (1 + np.take_along_axis(lower, merit, axis=1) for merit in (of_null, of_found))
+    return null, found

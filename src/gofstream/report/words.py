@@ -207,14 +207,14 @@ def _too_few_toys(record: Record) -> list[tuple[str, str]]:
                 "better.",
             )
         )
-    tests = sum(len(record.statistics[name].p) for name in record.headline.split(" + "))
-    least = tests / (record.toys + 1)
+    widths = [len(record.statistics[name].p) for name in record.headline.split(" + ")]
+    least = len(widths) * max(widths) / (record.toys + 1)
     if record.level is not None and record.level < least and not record.extrapolated:
         found.append(
             (
                 "Level out of reach",
-                f"{record.toys:,} toys for {tests} tests together cannot be sure to show a p "
-                f"below {p_text(least)}, and the level is {p_text(record.level)}.",
+                f"{record.toys:,} toys cannot be sure to show a p below {p_text(least)} for "
+                f"{record.headline} and all widths, and the level is {p_text(record.level)}.",
             )
         )
     return found
