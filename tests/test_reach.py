@@ -18,7 +18,7 @@ from gofstream.inference.null import NullTable
 from gofstream.inference.study import PowerStudy
 from gofstream.paper import expo1d
 from gofstream.paper.compare import LEVEL
-from gofstream.paper.experiment import Context
+from gofstream.paper.experiment import Context, strict
 from gofstream.paper.splits import Splits
 from gofstream.sample import Sample
 from gofstream.settings import Settings
@@ -76,6 +76,18 @@ def small(context: Context) -> Splits:
     )
 
 
+def first(table: NullTable, count: int) -> NullTable:
+    """Leave out toys beyond the first so many."""
+    assert table.scan is not None
+    assert len(table.t) >= count
+    return NullTable(table.t[:count], table.about, 0, table.scan[:count])
+
+
+def by_name(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Sort by the name of the signal, as files are."""
+    return sorted(rows, key=lambda row: str(row["signal"]))
+
+
 def test_a_study_in_miniature(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,6 +125,15 @@ def test_a_study_in_miniature(
     for line, name in zip(lines[-3:], location.PEAKS, strict=True):
         hits = sum(location.Located(**each).at(found[name]["true"]) for each in found[name]["toys"])
         assert line["value"] == pytest.approx(hits / 8, rel=1e-3)
+
+    kept = reach.kept_study(next(tmp_path.rglob("null.null")).parent)
+    assert set(kept.signals) == set(location.PEAKS)
+    kept = PowerStudy(
+        first(kept.null, 39), {name: first(table, 8) for name, table in kept.signals.items()}
+    )
+    assert strict(reach.table(kept, {})) == [
+        row | {"median Z of the ideal test": None} for row in by_name(content["powers"])
+    ]
 
     page = tmp_path / "page.md"
     page.write_text(
