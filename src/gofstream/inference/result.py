@@ -20,9 +20,9 @@ from gofstream.scan.where import FoundWindow, best_windows
 from gofstream.toys.plan import Observed
 from gofstream.toys.scanning import SCAN, Scanned
 
-#: Statistics that share one p-value, each over its widths first. `all` sums evidence over everything
-#: the models learnt, the scan looks for one thing at a time; together they miss least. The second
-#: is for those who cannot keep the data.
+#: Statistics that share one p-value, each over its widths first. `all` sums evidence over
+#: everything the models learnt, the scan looks for one thing at a time; together they miss least.
+#: The second is for those who cannot keep the data.
 VERDICTS = (("all", "scan"), ("sat", "next", "scan"))
 #: The verdict that stands for the whole test, and of it the strategy that has widths and models.
 HEADLINE, LEARNT = VERDICTS[0], "all"
