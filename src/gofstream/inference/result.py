@@ -248,7 +248,8 @@ class TestResult:
 
     def _notes(self) -> list[str]:
         notes = [
-            f"combined: {RULES[self.rule]} over all that is combined, ranked among the toys alike"
+            f"combined: {RULES[self.rule]} over widths, and then over strategies, ranked among the "
+            "toys alike"
         ]
         notes += [f"scan: {window}" for window in self.windows[:1]]
         if self.together is not None:
