@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import norm
+
 from benchmarks.location import OFTEN, Located, often
 from benchmarks.reach import MARGIN, TESTS, label
 from benchmarks.report import filled
@@ -58,24 +60,22 @@ def _powers(title: str, content: dict[str, Any]) -> str:
     found = {(row["signal"], row["test"]): row for row in content["powers"]}
     gains = {(gain["signal"], gain["verdict"]): gain for gain in content["gains"]}
     verdicts = list(dict.fromkeys(gain["verdict"] for gain in content["gains"]))
-    head = [
-        "signal",
-        *names,
-        *(f"gain of {verdict}" for verdict in verdicts),
-        "median Z of the ideal test",
-    ]
+    head = ["signal", *names, *(f"gain of {verdict}" for verdict in verdicts)]
+    head += [f"median Z of {names[0]}", "of the ideal test"]
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for signal in signals:
-        ideal = found[signal, names[0]]["median Z of the ideal test"]
-        cells = [f"{found[signal, name]['power at 2 sigma']['value']:.2f}" for name in names]
+        first = found[signal, names[0]]
+        cells = [_power(found[signal, name], interval=name in verdicts) for name in names]
         cells += [_gain(gains[signal, verdict]) for verdict in verdicts]
-        lines.append(f"| {signal} | {' | '.join(cells)} | {_number(ideal)} |")
+        cells += [_median_z(first, content["null_toys"]), _ideal(first)]
+        lines.append(f"| {signal} | {' | '.join(cells)} |")
     toys = sorted(set(content["signal_toys"].values()))
     return (
         f"**{title}.** Power at two sigma; {content['null_toys']} toys without and "
-        f"{' or '.join(map(str, toys))} with each signal, commit {content['commit']}. A gain is "
-        "paired, with its 95 % interval, over what the verdict replaces; in bold where it is more "
-        f"than three standard deviations, with ! where a loss of {MARGIN:g} is not excluded.\n\n"
+        f"{' or '.join(map(str, toys))} with each signal, commit {content['commit']}. In brackets, "
+        "95 % intervals. A gain is paired, over what the verdict replaces; in bold where it is "
+        f"more than three standard deviations, with ! where a loss of {MARGIN:g} is not excluded."
+        + "\n\n"
         + "\n".join(lines)
         + "\n"
     )
@@ -89,8 +89,21 @@ def _gain(gain: dict[str, Any]) -> str:
     return f"{value} ({each['low']:+.2f} to {each['high']:+.2f}){mark}"
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.1f}"
+def _power(row: dict[str, Any], *, interval: bool) -> str:
+    power = row["power at 2 sigma"]
+    value = f"{power['value']:.2f}"
+    return f"{value} ({power['low']:.2f} to {power['high']:.2f})" if interval else value
+
+
+def _median_z(row: dict[str, Any], toys: int) -> str:
+    """Write the median Z of two strategies; "or more" at p = 2 / (B + 1), the least they show."""
+    z = row["median Z"]["value"]
+    return f"{z:.1f}" + (" or more" if norm.sf(z) < 2.5 / (toys + 1) else "")
+
+
+def _ideal(row: dict[str, Any]) -> str:
+    z = row["median Z of the ideal test"]
+    return "not known" if z is None else f"{z:.1f}"
 
 
 def location(kept: Path) -> str:

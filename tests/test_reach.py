@@ -143,7 +143,12 @@ def test_a_study_in_miniature(
     written = page.read_text()
     for row in content["powers"]:
         if row["test"] == "all + scan":
-            assert f"| {row['signal']} | {row['power at 2 sigma']['value']:.2f} |" in written
+            power = row["power at 2 sigma"]
+            interval = f"({power['low']:.2f} to {power['high']:.2f})"
+            line = next(x for x in written.splitlines() if x.startswith(f"| {row['signal']} |"))
+            assert line.startswith(f"| {row['signal']} | {power['value']:.2f} {interval} |")
+            z = f"{row['median Z']['value']:.1f} or more"
+            assert line.endswith(f"| {z} | {row['median Z of the ideal test']:.1f} |")
     assert "39 toys without and 8 with each signal, commit abc1234" in written
     assert "| narrow | 8 | " in written
     assert written.count("not run yet") == 3
