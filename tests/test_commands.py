@@ -106,7 +106,7 @@ def test_the_same_as_from_python(typed: Typed) -> None:
 
 def test_repeats_from_its_provenance(typed: Typed) -> None:
     """The command that is written down gives the same result again."""
-    words = ["--columns", "a,b", "--where", "a > -5 & b < 5"]
+    words = ["--columns", "a,r", "--define", "r = hypot(a, b)", "--where", "r > 0.1 & b < 5"]
     assert typed("test", "reference.parquet", "data.parquet", *words, *QUICK)[0] == 0
     path = typed.folder / "gofstream-test" / "result.json"
     first = Record.load(path)

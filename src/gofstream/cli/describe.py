@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from gofstream.cli.data import as_json
+from gofstream.cli.options import define_option
 from gofstream.cli.progress import blocks_bar
 from gofstream.errors import printable
 from gofstream.io.summary import ColumnSummary, Summary, summarise
@@ -23,15 +24,22 @@ _PARTS, _NAME, _WIDE = 20, 20, 200
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--tree", help="Tree, group, dataset or array, if a file holds several.")
 @click.option("--where", help="Look only at events such as 'mll > 60 & pt2 > 20'.")
+@define_option
 @as_json
-def describe(files: tuple[str, ...], tree: str | None, where: str | None, as_json: bool) -> None:
+def describe(
+    files: tuple[str, ...],
+    tree: str | None,
+    where: str | None,
+    define: Mapping[str, str],
+    as_json: bool,
+) -> None:
     """Show columns, types, ranges, missing values and a small histogram of each column.
 
     Several files are taken for one sample.
     """
     # The bar goes where messages go, so that the answer can be piped.
     with blocks_bar(Console(stderr=True), "reading", "rows") as progress:
-        summary = summarise(files, tree=tree, where=where, progress=progress)
+        summary = summarise(files, tree=tree, where=where, define=define, progress=progress)
     if as_json:
         click.echo(json.dumps(summary.as_dict(), indent=2))
     else:

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -43,6 +43,19 @@ class Names(click.ParamType[tuple[str, ...]]):
         if not all(names):
             self.fail("give names separated by commas, and no empty one", param, ctx)
         return names
+
+
+class Definition(click.ParamType[tuple[str, str]]):
+    """A new column: NAME=FORMULA."""
+
+    name = "NAME=FORMULA"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, str]:
+        """Split at the first equal sign."""
+        name, equals, formula = (part.strip() for part in str(value).partition("="))
+        if not (name and equals):
+            self.fail("write a new column as NAME=FORMULA, such as pt=hypot(px,py)", param, ctx)
+        return name, formula
 
 
 class Units(click.ParamType[tuple[tuple[str, str], ...]]):
@@ -111,6 +124,7 @@ class Reading:
     weight: str | None
     tree: str | None
     where: str | None
+    define: Mapping[str, str]
     rows: int | None
     periodic: tuple[str, ...]
     carry: tuple[str, ...]
@@ -155,6 +169,7 @@ class Reading:
             columns=columns,
             tree=self.tree,
             where=self.where,
+            define=self.define,
             periodic=self.periodic,
             carry=self.carry,
             memory=self.memory,
@@ -223,6 +238,26 @@ class Running:
         return blocks_bar(self.console, what, unit)
 
 
+def define_option(command: Command) -> Command:
+    """Add the option for columns that no file has."""
+    return click.option(
+        "--define",
+        type=Definition(),
+        multiple=True,
+        callback=_by_name,
+        help='A column to compute: "pt=hypot(px, py)"; can be given often.',
+    )(command)
+
+
+def _by_name(
+    context: click.Context, param: click.Parameter, pairs: tuple[tuple[str, str], ...]
+) -> dict[str, str]:
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise click.BadParameter("two columns have one name", context, param)
+    return dict(pairs)
+
+
 def with_reading(command: Command) -> Command:
     """Add the options that say how files are read; the command gets one `Reading`."""
     options = (
@@ -230,6 +265,7 @@ def with_reading(command: Command) -> Command:
         click.option("--weight", metavar="COLUMN", help="Event weights of the reference."),
         click.option("--tree", metavar="NAME", help="Tree, group or data set inside the files."),
         click.option("--where", metavar="CONDITION", help='Events to keep: "mll > 60 & pt2 > 20".'),
+        define_option,
         click.option(
             "--rows", type=click.IntRange(min=1), help="Reference rows to keep, at random."
         ),

@@ -141,7 +141,11 @@ def watch(
         further = reading.like(known, pool, "pool", progress) if pool else None
     learner, boundary = _calibrated(known, further, wanted, store, running)
     decoder = Decoder(
-        known.sample.columns, reading.tree, reading.where, memory=learner.settings.memory
+        known.sample.columns,
+        reading.tree,
+        reading.where,
+        memory=learner.settings.memory,
+        define=reading.define,
     )
     stop = threading.Event()
     with ExitStack() as stack:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gofstream.errors import ColumnError, DtypeError, GofstreamWarning, InputError, nearest_names
+from gofstream.io.define import Definitions
 from gofstream.io.formats import opened
 from gofstream.io.table import Column
 
@@ -68,11 +69,11 @@ def find(files: PathLike | Iterable[PathLike]) -> list[Path]:
     return paths
 
 
-def look(paths: Sequence[Path], tree: str | None) -> list[Head]:
+def look(paths: Sequence[Path], tree: str | None, define: Definitions) -> list[Head]:
     """Open each file for a moment: a bad one shall not be found after half an hour."""
     heads = []
     for path in paths:
-        with opened(path, tree) as table:
+        with opened(path, tree, define) as table:
             heads.append(Head(path, table.columns, table.rows, table.counted, table.parts))
     return heads
 

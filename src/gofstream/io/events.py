@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gofstream.errors import EmptyError, InputError
 from gofstream.io.choice import PathLike, choose, find, look
+from gofstream.io.define import Definitions
 from gofstream.io.expression import parse
 from gofstream.io.gather import Wanted, gather
 from gofstream.io.kept import Draw
@@ -60,6 +61,7 @@ def read(
     weight: str | None = None,
     tree: str | None = None,
     where: str | None = None,
+    define: Mapping[str, str] | None = None,
     rows: int | None = None,
     periodic: Iterable[str] = (),
     carry: Sequence[str] = (),
@@ -90,6 +92,9 @@ def read(
         ``.npz`` file. Not needed where there is only one.
     where
         Condition on events to read, such as ``"mll > 60 & pt2 > 20"``; see `io.expression.parse`.
+    define
+        Columns to compute, by name: formulas such as ``"hypot(px, py)"`` in the same language. They
+        can be used like those in the files, and in the formulas after them.
     rows
         Keep this many events, drawn at random from all of them and left in their order.
     periodic, units
@@ -116,7 +121,7 @@ def read(
     InputError
         If a file cannot be read, or its content cannot be used; it names file, column and row.
     ExpressionError
-        If `where` is not a condition.
+        If `where` is not a condition, or a definition not a formula.
     MemoryBudgetError
         If what is to be kept does not fit.
 
@@ -137,12 +142,13 @@ def read(
     if rows is not None and rows < 1:
         raise InputError(f"rows is {rows}; keep at least one, or leave it out to keep all")
     condition = None if where is None else parse(where)
+    definitions = Definitions.read(define or {})
     paths = find(files)
     name = name or called(paths)
-    heads = look(paths, tree)
+    heads = look(paths, tree, definitions)
     carry = [carry] if isinstance(carry, str) else list(carry)
     beside = [*([] if weight is None else [weight]), *carry]
-    wanted = Wanted(choose(heads, columns, beside), weight, carry, condition)
+    wanted = Wanted(choose(heads, columns, beside), weight, carry, condition, definitions)
     check_unique([*wanted.columns, *beside], "the columns to read")
     if condition is not None:
         choose(heads, condition.names, ())

@@ -1,4 +1,4 @@
-"""The `where` language: conditions on columns, such as ``mll > 60 & pt2 > 20``.
+"""The language of conditions, ``mll > 60 & pt2 > 20``, and of formulas, ``log(pt1 / pt2)``.
 
 A text becomes a list of steps for a machine with a stack of arrays. There is nothing a text can do
 but compute: no names other than columns and the functions below, and no Python.
@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from gofstream.errors import ColumnError, nearest_names
+from gofstream.errors import ColumnError, ExpressionError, nearest_names
 from gofstream.io.parser import Array, Parser, Step
 from gofstream.io.tokens import fail
 
@@ -22,41 +22,32 @@ _ROWS = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition on events, made by `parse`.
+class Expression:
+    """What `parse` and `parse_formula` make of a text.
 
     Parameters
     ----------
+    what
+        What messages call it.
     text
         As it was written.
     names
         Columns it looks at, in the order in which they first appear.
     """
 
+    what: str
     text: str
     names: tuple[str, ...]
     _steps: tuple[Step, ...] = field(repr=False)
 
-    def evaluate(self, columns: Mapping[str, ArrayLike]) -> NDArray[np.bool_]:
-        """Tell for each event whether it fulfils the condition.
-
-        All is computed in float64. A comparison with NaN is false, except ``!=``.
-
-        Parameters
-        ----------
-        columns
-            One-dimensional arrays of one length, by column name; more than needed may be there.
-
-        Raises
-        ------
-        ColumnError
-            If a column is missing.
-        """
+    def _computed(self, columns: Mapping[str, ArrayLike], dtype: DTypeLike) -> NDArray[Any]:
         for name in self.names:
             if name not in columns:
-                raise ColumnError(f"where: no column {name!r}; {nearest_names(name, columns)}")
+                raise ColumnError(
+                    f"{self.what}: no column {name!r}; {nearest_names(name, columns)}"
+                )
         arrays = {name: np.asarray(columns[name]) for name in self.names}
-        result = np.empty(len(arrays[self.names[0]]), np.bool_)
+        result = np.empty(len(arrays[self.names[0]]), dtype)
         for start in range(0, len(result), _ROWS):
             rows = slice(start, start + _ROWS)
             piece = {name: array[rows].astype(np.float64) for name, array in arrays.items()}
@@ -78,12 +69,46 @@ class Condition:
         return np.asarray(stack.pop())
 
 
+class Condition(Expression):
+    """A condition on events."""
+
+    __slots__ = ()
+
+    def evaluate(self, columns: Mapping[str, ArrayLike]) -> NDArray[np.bool_]:
+        """Tell for each event whether it fulfils the condition.
+
+        All is computed in float64. A comparison with NaN is false, except ``!=``.
+
+        Parameters
+        ----------
+        columns
+            One-dimensional arrays of one length, by column name; more than needed may be there.
+
+        Raises
+        ------
+        ColumnError
+            If a column is missing.
+        """
+        return self._computed(columns, np.bool_)
+
+
+class Formula(Expression):
+    """A number for each event."""
+
+    __slots__ = ()
+
+    def evaluate(self, columns: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+        """Compute the number for each event, in float64; parameters as for `Condition`."""
+        return self._computed(columns, np.float64)
+
+
 def parse(text: str) -> Condition:
     """Read a condition.
 
     From loose to tight: ``|`` or ``or``; ``&`` or ``and``; ``!`` or ``not``; comparisons, which can
     be chained; ``+ -``; ``* /``; a sign; ``**``. Names of columns that are not plain words stand in
-    backticks. Functions are abs, sqrt, exp, log, log10, sin, cos, tan, hypot, min and max.
+    backticks. Functions are abs, sqrt, exp, log, log10, sin, cos, tan, sinh, cosh, hypot, min and
+    max.
 
     Parameters
     ----------
@@ -103,14 +128,44 @@ def parse(text: str) -> Condition:
     >>> condition.evaluate({"mll": [50, 91, 91], "pt 2": [30, 30, 10]}).tolist()
     [False, True, False]
     """
-    parser = Parser(text)
-    start = parser.token
-    is_condition = parser.either()
-    if parser.token.kind != "end":
-        fail(text, parser.token.at, f"{parser.token.text!r} was not expected here")
-    if not is_condition:
-        fail(text, start.at, "this is a number, not a condition; compare it with something")
-    names = tuple(dict.fromkeys(step for step in parser.steps if isinstance(step, str)))
-    if not names:
-        fail(text, start.at, "this names no column, so it says nothing about events")
-    return Condition(text, names, tuple(parser.steps))
+    return Condition("where", text, *_read("where", text, condition=True))
+
+
+def parse_formula(text: str, what: str) -> Formula:
+    """Read a formula: a number, in the language of conditions.
+
+    Parameters
+    ----------
+    text
+        The formula.
+    what
+        What messages call it.
+
+    Raises
+    ------
+    ExpressionError
+        If the text is not a formula.
+
+    Examples
+    --------
+    >>> parse_formula("hypot(px, py)", "pt").evaluate({"px": [3.0], "py": [4.0]}).tolist()
+    [5.0]
+    """
+    return Formula(what, text, *_read(what, text, condition=False))
+
+
+def _read(what: str, text: str, *, condition: bool) -> tuple[tuple[str, ...], tuple[Step, ...]]:
+    """Give the columns that a text looks at, and its steps."""
+    try:
+        parser = Parser(text)
+        start = parser.token
+        found = parser.either()
+        if parser.token.kind != "end":
+            fail(text, parser.token.at, f"{parser.token.text!r} was not expected here")
+        parser.need(found, start, condition=condition)
+        names = tuple(dict.fromkeys(step for step in parser.steps if isinstance(step, str)))
+        if not names:
+            fail(text, start.at, "this names no column, so it says nothing about events")
+    except ExpressionError as error:
+        raise ExpressionError(f"{what}: {error}") from None
+    return names, tuple(parser.steps)

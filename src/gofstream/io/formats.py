@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gofstream.errors import EmptyError, InputError, missing_extra
 from gofstream.io.arrow import STREAM, open_csv, open_ipc, open_parquet
+from gofstream.io.define import Definitions
 from gofstream.io.hdf5 import open_hdf5
 from gofstream.io.npy import open_npy, open_npz
 from gofstream.io.root import open_root
@@ -75,7 +76,9 @@ _USER_BLOCKS = (0, 512, 1024, 2048, 4096)
 
 
 @contextmanager
-def opened(path: Path, tree: str | None = None) -> Iterator[Table]:
+def opened(
+    path: Path, tree: str | None = None, define: Definitions | None = None
+) -> Iterator[Table]:
     """Open a file of any format, with every error naming it.
 
     Parameters
@@ -84,6 +87,8 @@ def opened(path: Path, tree: str | None = None) -> Iterator[Table]:
         The file.
     tree
         Which of the tables in the file to open.
+    define
+        Columns that it gets beside its own.
 
     Raises
     ------
@@ -103,7 +108,8 @@ def opened(path: Path, tree: str | None = None) -> Iterator[Table]:
     with ExitStack() as stack:
         with foreign(path, found.name):
             table = found.open(path, stack, tree)
-        yield guarded(table, path, found.name)
+        table = guarded(table, path, found.name)
+        yield table if define is None else define.on(table, path)
 
 
 def recognise(path: Path) -> Format:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gofstream.errors import NonFiniteError, WeightError
 from gofstream.io.choice import Head, common_type
+from gofstream.io.define import Definitions
 from gofstream.io.expression import Condition
 from gofstream.io.formats import opened
 from gofstream.io.kept import Draw, Kept
@@ -26,12 +27,13 @@ _ROOM = 4
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to read: columns to fit, those beside them, and a condition on events."""
+    """What to read: columns to fit, those beside them, a condition on events, and new columns."""
 
     columns: Sequence[str]
     weight: str | None
     carry: Sequence[str]
     condition: Condition | None
+    define: Definitions
 
     @property
     def beside(self) -> list[str]:
@@ -82,7 +84,8 @@ def gather(
     memory, scratch, progress
         As for `read`.
     """
-    at_once = rows_at_once(len(wanted.all), memory)
+    width = len(wanted.define.sources(wanted.all))
+    at_once = rows_at_once(width, memory)
     types = [_common(heads, name) for name in wanted.carry]
     if wanted.weight is not None:
         types.insert(0, np.dtype(np.float64))
@@ -96,7 +99,7 @@ def gather(
         common_type(heads, wanted.columns),
         [*types, *drawn],
         memory,
-        _ROOM * 8 * at_once * len(wanted.all),
+        _ROOM * 8 * at_once * width,
         aside_per_row,
         scratch if draw is None else None,
     )
@@ -109,7 +112,7 @@ def gather(
     done = 0
     for number, head in enumerate(heads):
         before, faults, offset = kept.count, _Faults(head, wanted), 0
-        with opened(head.path, tree) as table:
+        with opened(head.path, tree, wanted.define) as table:
             for piece in table.pieces(wanted.all, at_once):
                 count = len(piece[wanted.columns[0]])
                 selected = select(piece, wanted.condition)

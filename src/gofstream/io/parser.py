@@ -1,4 +1,4 @@
-"""Grammar of the `where` language: from words to steps that compute."""
+"""Grammar of conditions and formulas: from words to steps that compute."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ _FUNCTIONS: dict[str, tuple[Callable[..., Any], int]] = {
     "sin": (np.sin, 1),
     "cos": (np.cos, 1),
     "tan": (np.tan, 1),
+    "sinh": (np.sinh, 1),
+    "cosh": (np.cosh, 1),
     "hypot": (np.hypot, 2),
     "min": (np.minimum, 2),
     "max": (np.maximum, 2),

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.io.choice import Head, PathLike, choose, find, look
+from gofstream.io.define import Definitions
 from gofstream.io.expression import Condition, parse
 from gofstream.io.formats import opened, recognise
 from gofstream.io.gather import rows_at_once, select
@@ -87,13 +88,14 @@ def summarise(
     *,
     tree: str | None = None,
     where: str | None = None,
+    define: Mapping[str, str] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Summary:
     """Summarise the columns of files, in two passes and little memory.
 
     Parameters
     ----------
-    files, tree, where
+    files, tree, where, define
         As for `gofstream.io.read`.
     progress
         Called with the rows read so far, and all there are to read in both passes.
@@ -108,7 +110,8 @@ def summarise(
     (3, 1, 1.0, 3.0, 6.0)
     """
     condition = None if where is None else parse(where)
-    heads = look(find(files), tree)
+    definitions = Definitions.read(define or {})
+    heads = look(find(files), tree, definitions)
     first = heads[0]
     names = [name for name, column in first.columns.items() if column.dtype is not None]
     columns = {name: ColumnSummary(first.columns[name].type) for name in names}
@@ -122,7 +125,7 @@ def summarise(
         selected = 0
         for number, head in enumerate(heads):
             rows[number] = 0
-            for count, piece in _pieces(head, names, tree, condition):
+            for count, piece in _pieces(head, names, tree, condition, definitions):
                 for name in names:
                     step(columns[name], piece[name])
                 rows[number] += count
@@ -135,10 +138,14 @@ def summarise(
 
 
 def _pieces(
-    head: Head, names: Sequence[str], tree: str | None, condition: Condition | None
+    head: Head,
+    names: Sequence[str],
+    tree: str | None,
+    condition: Condition | None,
+    define: Definitions,
 ) -> Iterator[tuple[int, Piece]]:
     """Give the rows of each piece, and what is selected of it."""
-    with opened(head.path, tree) as table:
+    with opened(head.path, tree, define) as table:
         for piece in table.pieces(names, rows_at_once(len(names), _MEMORY)):
             count = len(piece[names[0]])
             select(piece, condition)

@@ -1,4 +1,4 @@
-"""Words of the `where` language."""
+"""Words of the language of conditions and formulas."""
 
 from __future__ import annotations
 
@@ -39,8 +39,7 @@ def tokenize(text: str) -> list[Token]:
     """Cut a text into its words; the last is of kind ``end``."""
     if len(text) > LONGEST:
         raise ExpressionError(
-            f"where: {len(text)} characters are too long; the limit is {LONGEST}, so make the "
-            "selection in steps"
+            f"{len(text)} characters are too long; the limit is {LONGEST}, so go in steps"
         )
     tokens: list[Token] = []
     at = 0
@@ -65,6 +64,6 @@ def fail(text: str, at: int, message: str) -> Never:
     before, after = printable(text[start:at]), printable(text[at : start + _SHOWN])
     dots = "..." if start else ""
     raise ExpressionError(
-        f"where: {message}, at character {at + 1}\n  {dots}{before}{after}\n"
+        f"{message}, at character {at + 1}\n  {dots}{before}{after}\n"
         f"  {' ' * (len(dots) + len(before))}^"
     )

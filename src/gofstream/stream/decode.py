@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from gofstream.errors import InputError, printable, short
 from gofstream.io import read
+from gofstream.io.define import Definitions
 from gofstream.io.expression import parse
 from gofstream.io.formats import opened
 from gofstream.sample import Sample
@@ -37,7 +39,7 @@ class Decoder:
     ----------
     columns
         Those of the reference.
-    tree, where, memory
+    tree, where, memory, define
         As for `gofstream.io.read`; a file larger than `memory` is not even opened.
 
     Examples
@@ -55,11 +57,13 @@ class Decoder:
     tree: str | None = None
     where: str | None = None
     memory: int = 1024**3
+    define: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a bad condition now: it would send every batch to quarantine."""
+        """Refuse a bad condition or formula now: it would send every batch to quarantine."""
         if self.where is not None:
             parse(self.where)
+        Definitions.read(self.define or {})
 
     def look(self, path: Path) -> None:
         """Raise an error if a file cannot be opened, as when its end is not yet written."""
@@ -94,6 +98,7 @@ class Decoder:
             columns=self.columns,
             tree=self.tree,
             where=self.where,
+            define=self.define,
             memory=self.memory,
             name=name,
             allow_empty=True,
