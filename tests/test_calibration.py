@@ -15,7 +15,12 @@ from scipy import stats
 
 from gofstream.errors import InputError
 from gofstream.execution import thread_workers
-from gofstream.inference.calibrate import Calibration, calibrate
+from gofstream.inference.calibrate import (
+    Calibration,
+    calibrate,
+    judge_statistic,
+    judge_together,
+)
 from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullTable
 from gofstream.inference.pvalues import PAPER_LAWS, empirical_p
@@ -85,6 +90,40 @@ def test_a_strong_signal_is_extrapolated_and_says_so(calibration: Calibration) -
     assert found.combined.p == pytest.approx(2 * min(p.p for p in found.p), rel=1e-9, abs=0)
     assert "*" in str(result)
     assert "extrapolated" in str(result)
+    for names, verdict in result.verdicts.items():
+        least = min((result.statistics[name].combined for name in names), key=lambda part: part.p)
+        assert least.extrapolated
+        assert verdict.p == pytest.approx(len(names) * least.p, rel=1e-9, abs=0)
+        assert verdict.extrapolated
+    for part in (*found.p, found.combined, *result.verdicts.values()):
+        if part.extrapolated:  # the toys that it goes beyond say no more than an upper limit
+            assert part.low == 0
+            assert part.p < part.high < 0.2
+
+
+def test_what_is_reported_is_a_p_value() -> None:
+    """At the end of what toys resolve, and beyond: P(p ≤ α) ≤ α for five widths and the scan.
+
+    The null laws are those that are extrapolated with. Data sets that no column ranks among the
+    first three cannot have a p of four or less in all these toys.
+    """
+    rng, toys, sets, p = np.random.default_rng(5), 99, 6000, []
+    for _ in range(sets):
+        z = 0.7 * rng.normal(size=(toys + 1, 1)) + 0.7 * rng.normal(size=(toys + 1, 5))
+        scan = 2 * rng.exponential(size=(toys + 1, 1))
+        ranks = np.concatenate([np.sum(part >= part[0], axis=0) for part in (z, scan)])
+        if ranks.min() > 3:
+            continue
+        t = stats.gamma.isf(stats.norm.sf(z / math.sqrt(0.98)), 8)
+        found = [
+            judge_statistic(part[0], part[1:], law, "min")
+            for part, law in ((t, "gamma"), (scan, "exponential"))
+        ]
+        p.append(judge_together(found, [t[1:], scan[1:]], "min").p)
+    for count in (0.2, 1, 2, 3, 4):
+        level = count / (toys + 1)
+        rate = np.count_nonzero(np.array(p) <= level + 1e-9) / sets
+        assert rate <= level + 3.5 * math.sqrt(level / sets), count
 
 
 def test_small_validation(calibration: Calibration, tmp_path: Path) -> None:

@@ -103,10 +103,8 @@ class Calibration:
     def _together(
         self, names: Sequence[str], found: Mapping[str, StatisticResult], rule: Rule
     ) -> PValue:
-        null = np.concatenate([self.table.statistic(name) for name in names], axis=1)
-        t = np.concatenate([found[name].t for name in names])
-        each = [p for name in names for p in found[name].p]
-        return _combine(t, null, each, rule, [len(found[name].t) for name in names])
+        nulls = [self.table.statistic(name) for name in names]
+        return judge_together([found[name] for name in names], nulls, rule)
 
 
 def calibrate(
@@ -142,21 +140,48 @@ def calibrate(
 def judge_statistic(t: Floats, null: Floats, law: Law | None, rule: Rule) -> StatisticResult:
     """Compare t, by width, with that of toys (B, widths): p at each width, and over all."""
     each = tuple(p_value(float(value), null[:, k], law) for k, value in enumerate(t))
-    return StatisticResult(tuple(t.tolist()), each, _combine(t, null, each, rule, [len(t)]))
+    ranked = _ranked(t, null, rule, [len(t)])
+    smallest = min(each, key=lambda width: width.p)
+    shared = smallest.times(len(each))
+    if smallest.extrapolated and ranked.p <= _sure(rule, [len(t)], len(null)):
+        ranked = min(ranked, shared, key=lambda found: found.p)
+    return StatisticResult(tuple(t.tolist()), each, ranked)
 
 
-def _combine(
-    t: Floats, null: Floats, each: Sequence[PValue], rule: Rule, columns: Sequence[int]
-) -> PValue:
-    """Combine by rank; beyond the toys, K times the smallest extrapolated p (METHOD §4).
+def judge_together(found: Sequence[StatisticResult], nulls: Sequence[Floats], rule: Rule) -> PValue:
+    """Combine strategies, each over its widths first.
 
-    K is the number of widths, times that of strategies if there are several.
+    Where ranks are too coarse to part the false alarms evenly, the smallest p counts as often as
+    there are strategies. It takes the place of the ranks there for all data sets: beside them, the
+    false alarms of both would add up.
+
+    Parameters
+    ----------
+    found : each strategy's own result.
+    nulls : (B, widths) t of the toys, of each.
     """
-    toys = len(null)
-    p = combined_p(t, null, rule, columns)
-    tries = [len(columns) * count for count in columns for _ in range(count)]
-    tests, smallest = min(zip(tries, each, strict=True), key=lambda pair: pair[0] * pair[1].p)
-    bonferroni = tests * smallest.p
-    if smallest.extrapolated and p <= tests / (toys + 1) and bonferroni < p:
-        return with_p(bonferroni, round(p * (toys + 1)) - 1, toys, extrapolated=True)
-    return with_p(p, round(p * (toys + 1)) - 1, toys, extrapolated=False)
+    if len(found) == 1:
+        return found[0].combined
+    columns = [len(each.t) for each in found]
+    t, null = np.concatenate([each.t for each in found]), np.concatenate(nulls, axis=1)
+    ranked, sure = _ranked(t, null, rule, columns), _sure(rule, columns, len(null))
+    laws = [p.law for each in found for p in each.p]
+    if ranked.p > sure or not any(law is not None and law.usable for law in laws):
+        return ranked
+    shared = min((each.combined for each in found), key=lambda part: part.p).times(len(found))
+    return shared if shared.p < sure else _counted(sure, len(null))
+
+
+def _sure(rule: Rule, columns: Sequence[int], toys: int) -> float:
+    """Give the p that data beyond all toys in one column get by ranks, at most."""
+    ties = len(columns) * max(columns) if rule == "min" else 1
+    return (ties + 1e-6) / (toys + 1)
+
+
+def _ranked(t: Floats, null: Floats, rule: Rule, columns: Sequence[int]) -> PValue:
+    return _counted(combined_p(t, null, rule, columns), len(null))
+
+
+def _counted(p: float, toys: int) -> PValue:
+    hits = round(p * (toys + 1)) - 1
+    return with_p((hits + 1) / (toys + 1), hits, toys, extrapolated=False)

@@ -156,7 +156,8 @@ def _fit_tail(toys: Floats) -> FittedLaw:
     beyond = np.sort(toys[toys > begin])
     least = 1 - np.asarray(frozen.sf(beyond)) / TAIL  # of the toys that are so large at all
     above = float((least - np.arange(len(beyond)) / max(1, len(beyond))).max(initial=0.0))
-    ks_p = float(stats.ksone.sf(above, len(beyond))) if len(beyond) else 1.0
+    # With ties at the top there may be none, and then nothing is known of the tail.
+    ks_p = float(stats.ksone.sf(above, len(beyond))) if len(beyond) else 0.0
     far = float(np.mean(toys >= frozen.isf(TAIL / 5)))
     return FittedLaw("exponential", shape, ks_p, 5 * far / TAIL)
 
@@ -191,6 +192,11 @@ class PValue:
     high: float
     extrapolated: bool
     law: FittedLaw | None
+
+    def times(self, tests: int) -> PValue:
+        """Give the p-value of the smallest of several tests, if this is it (Bonferroni)."""
+        p, low, high = (min(1.0, tests * value) for value in (self.p, self.low, self.high))
+        return PValue(p, float(z_score(p)), low, high, self.extrapolated, None)
 
     def __str__(self) -> str:
         """Write p and Z, with the word that has to stand beside them."""

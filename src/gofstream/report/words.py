@@ -159,8 +159,9 @@ def caveats(record: Record) -> list[tuple[str, str]]:
         found.append(
             (
                 "Extrapolated",
-                f"none of the {record.toys:,} toys is as extreme as the data, so p and Z follow "
-                "from a law fitted to the toys. Read them as a rough size.",
+                f"none of the {record.toys:,} toys reaches t of the data where that is most "
+                "surprising, so p and Z follow from a law fitted to the toys. Read them as a rough "
+                "size.",
             )
         )
     found += _too_few_toys(record)
@@ -196,13 +197,11 @@ def caveats(record: Record) -> list[tuple[str, str]]:
 def _too_few_toys(record: Record) -> list[tuple[str, str]]:
     chance = record.verdicts[record.headline]
     found = []
-    beyond = round(chance.p * (record.toys + 1)) - 1
-    if not chance.extrapolated and beyond < FEW:
+    if not chance.extrapolated and chance.p * (record.toys + 1) <= FEW:
         found.append(
             (
                 "Few toys",
-                f"of {record.toys:,} toys {max(beyond, 0) or 'none'} "
-                f"{'is' if beyond == 1 else 'are'} as extreme as the data: p of "
+                f"of {record.toys:,} toys fewer than {FEW} are as extreme as the data: p of "
                 f"{record.headline} is known as {interval(chance)} (95 %). More toys would say it "
                 "better.",
             )
