@@ -174,3 +174,27 @@ def test_gains_are_paired_differences() -> None:
     none = ideas.gain(t, Idea("none", ("all",), ("all",)), ["a"])
     assert none.value == 0
     assert ideas.verdict(found, none) == "no gain shown"
+
+
+def test_variants_of_a_strategy_count_with_it() -> None:
+    """And strategies count once, whatever was tried: a scan is found among many widths."""
+    rng = np.random.default_rng(5)
+    sizes = {"all": 5, "all, kernels added": 1, "sat": 5, "next, any b": 5, "scan": 1}
+    null = {name: rng.normal(size=(400, size)) for name, size in sizes.items()}
+    count = ideas.strategies
+    assert count(null, ("all", "all, kernels added", "scan")) == [6, 1]
+    assert count(null, ("sat", "next, any b", "scan")) == [5, 5, 1]
+    peak = {name: rng.normal(size=(150, size)) for name, size in sizes.items()}
+    peak["scan"] += 2.2
+    idea = Idea("the scan", ("all", "sat"), ("all", "sat", "next, any b", "scan"))
+    columns = [5, 5, 5, 1]
+    together = {s: np.hstack([t[c] for c in idea.tried]) for s, t in ((NULL, null), ("a", peak))}
+    power = np.mean(
+        [combined_p(x, together[NULL], columns=columns) <= LEVEL for x in together["a"]]
+    )
+    alone = np.mean([combined_p(x, together[NULL]) <= LEVEL for x in together["a"]])
+    assert power > alone + 0.05
+    before = [np.hstack([t["all"], t["sat"]]) for t in (null, peak)]
+    lost = np.mean([combined_p(x, before[0], columns=[5, 5]) <= LEVEL for x in before[1]])
+    found = ideas.gain({NULL: null, "a": peak}, idea, ["a"])
+    assert found.value == pytest.approx(power - lost)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from gofstream.errors import InputError
 from gofstream.inference.pvalues import (
     LAWS,
     PAPER_LAWS,
@@ -132,6 +133,21 @@ def test_p_is_never_zero() -> None:
     result = p_value(1e6, toys, "normal")
     assert result.p > 0
     assert math.isfinite(result.z)
+
+
+def test_no_p_value_of_what_is_no_number() -> None:
+    """NaN compares as false, so it would have the smallest p there is."""
+    toys = np.arange(20.0)
+    for t, null in ((np.nan, toys), (3.0, np.append(toys, np.nan))):
+        with pytest.raises(InputError, match="is not a number"):
+            p_value(t, null)
+
+
+def test_a_tail_without_toys_is_no_law() -> None:
+    """Ties at the top leave nothing to test an exponential on, so it is not used."""
+    toys = np.minimum(np.random.default_rng(1).exponential(size=400), 1.0)
+    assert not fit_law(toys, "exponential").usable
+    assert not p_value(9.0, toys, "exponential").extrapolated
 
 
 def test_every_statistic_has_a_law() -> None:

@@ -73,6 +73,30 @@ def test_shape_alone_divides_by_the_mean_of_the_alternative() -> None:
     np.testing.assert_allclose(found.log_ratio, wanted, atol=1e-9)
 
 
+@pytest.mark.parametrize("dims", [1, 2])
+def test_small_weights_are_not_lost_beside_large_ones(dims: int) -> None:
+    """Weights that span twelve hundred orders of e: every sum is right, and t is a number."""
+    rng = np.random.default_rng(7)
+    x = rng.uniform(0, 600, size=(3000, dims))
+    weights = np.exp(-x[:, 0])
+    grid = ScanGrid.choose(x / 100, 50.0, rng, share=weights / weights.sum())
+    assert np.isfinite(grid.alpha).all()
+    assert np.isfinite(ScanSummary.empty(grid).add(rng.exponential(size=(40, dims)), 50.0).t)
+    for windows in grid.windows:
+        found = windows.count(x / 100, weights)
+        for k in rng.choice(len(windows), size=min(len(windows), 20), replace=False):
+            if isinstance(windows, Tails):
+                height = np.hstack([x, -x, np.linalg.norm(x, axis=1, keepdims=True)]) / 100
+                wanted = weights[height[:, windows.along[k]] > windows.edges[k]].sum()
+                assert found[0, k] == pytest.approx(wanted, rel=1e-9, abs=0)
+                continue
+            apart = np.linalg.norm(x / 100 - windows.centres[k], axis=1) / windows.width
+            for ring in range(RINGS):
+                edges = ring * REACH / RINGS, (ring + 1) * REACH / RINGS
+                wanted = weights[(apart >= edges[0]) & (apart < edges[1])].sum()
+                assert found[ring, k] == pytest.approx(wanted, rel=1e-9, abs=0)
+
+
 def test_weights_count_as_repeated_rows() -> None:
     """A row of weight two is two rows in E_R[k] and in the content; one of weight zero is none."""
     rng = np.random.default_rng(1)

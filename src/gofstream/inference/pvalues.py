@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
+from gofstream.errors import InputError
+
 Floats = NDArray[np.float64]
 Law = Literal["gamma", "skewed", "normal", "chi2", "exponential"]
 
@@ -233,6 +235,11 @@ def p_value(t: float, null: ArrayLike, law: Law | None = None) -> PValue:
     p = 0.001, Z = 3.09
     """
     toys = np.asarray(null, dtype=np.float64)
+    if np.isnan(t) or np.isnan(toys).any():
+        raise InputError(
+            "the statistic of the data or of a toy is not a number: no p-value follows; look for "
+            "columns or weights that span more than double precision can hold"
+        )
     hits = int(np.count_nonzero(toys >= t))
     p = (1 + hits) / (1 + len(toys))
     fitted = None if law is None else fit_law(toys, law)

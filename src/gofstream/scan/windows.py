@@ -140,8 +140,13 @@ class Tails:
         found, height = np.zeros((RINGS, len(self))), heights(x)
         for line in np.unique(self.along):
             own = self.along == line
-            up_to = _Sorted(height[:, line], weights)
-            found[0, own] = up_to(np.inf) - up_to(self.edges[own])
+            order = np.argsort(height[:, line])
+            places = np.searchsorted(height[order, line], self.edges[own], side="right")
+            if weights is None:
+                found[0, own] = len(x) - places
+            else:  # added up from the far end, where they may be tiny beside all others
+                beyond = np.append(np.cumsum(weights[order[::-1]])[::-1], 0.0)
+                found[0, own] = beyond[places]
         return found
 
     def to_bytes(self) -> bytes:
@@ -154,27 +159,21 @@ def heights(x: Floats) -> Floats:
     return np.hstack([x, -x, np.linalg.norm(x, axis=1, keepdims=True)])
 
 
-class _Sorted:
-    """Numbers in order: how many of them, or what weight of them, lies at or below others."""
-
-    def __init__(self, values: Floats, weights: Floats | None) -> None:
-        order = np.argsort(values)
-        self._values = values[order]
-        self._below = None if weights is None else np.append(0.0, np.cumsum(weights[order]))
-
-    def __call__(self, limits: float | Floats) -> Floats:
-        """Count, or weigh."""
-        places = np.searchsorted(self._values, limits, side="right")
-        return np.asarray(places if self._below is None else self._below[places], dtype=np.float64)
-
-
 def _on_a_line(x: Floats, centres: Floats, radius: float, weights: Floats | None) -> Floats:
-    """Count in one dimension, where a ring is what two intervals differ by."""
-    up_to = _Sorted(x, weights)
-    radii = radius * np.arange(RINGS + 1)[:, None] / RINGS
-    within = up_to(centres + radii) - up_to(centres - radii)
-    within[0] = 0.0  # events at the centre itself are inside the first ring
-    return np.diff(within, axis=0)
+    """Count in one dimension, where a ring is two intervals."""
+    order = np.argsort(x)
+    edges = centres[:, None] + radius * np.arange(-RINGS, RINGS + 1) / RINGS
+    places = np.searchsorted(x[order], edges, side="right")
+    if weights is None:
+        parts = np.diff(places, axis=1)
+    else:
+        # Each interval is added up by itself: differences of running sums would lose small weights
+        # beside large ones. An empty one gives its first event, which it does not have.
+        own = np.append(weights[order], 0.0)
+        parts = np.add.reduceat(own, places.ravel()).reshape(places.shape)[:, :-1]
+        parts = np.where(np.diff(places, axis=1) > 0, parts, 0.0)
+    inner_first = parts[:, RINGS - 1 :: -1] + parts[:, RINGS:]
+    return np.asarray(inner_first.T, dtype=np.float64)
 
 
 def _tally(

@@ -169,7 +169,7 @@ def scan(run: Run, entry: Entry | None, windows: Sequence[FoundWindow]) -> dict[
     if not run.scanned:
         note = "this run was begun without a scan"
     elif found is None:
-        note = "none yet, or a weighted reference"
+        note = "none yet; or none for a weighted reference, or for batches that may be empty"
     return {
         "e": None if found is None else e_text(found),
         "note": note,

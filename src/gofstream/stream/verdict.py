@@ -36,7 +36,8 @@ class Verdict:
     level : of the boundary; None without one.
     e_value : of `next` over the epoch, which says itself whether to trust it.
     evidence : natural logarithm of the scan's e-value over the epoch, which holds for any size of
-        the reference; None for a run without a scan, or with a weighted reference.
+        the reference; None for a run without a scan, with a weighted reference, or with batches so
+        small that one may be empty.
     windows : where the scan of the epoch found most.
     alarms : that nobody has acknowledged.
     states : how many batches are in each state.
