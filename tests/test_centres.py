@@ -304,6 +304,19 @@ def test_centres_in_blocks(dimensions: int, width: float, monkeypatch: pytest.Mo
     assert found.rank <= 1.3 * coarse
 
 
+@pytest.mark.filterwarnings("ignore::gofstream.errors.GofstreamWarning")
+def test_copies_of_points_far_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel is not quite one there, so that what is left never falls to the tolerance."""
+    monkeypatch.setattr(centres_module, "DENSE", 899)
+    monkeypatch.setattr(centres_module, "BLOCK", 32)
+    rng = np.random.default_rng(4)
+    far = np.repeat(1e5 * rng.normal(size=(12, 5)), 40, axis=0)
+    candidates = np.concatenate([far, rng.normal(size=(500, 5))])
+    found = reduce_centres(candidates, 1.0, 1e-6)
+    assert len(np.unique(found.points, axis=0)) > 100
+    assert np.isfinite(found.chol).all()
+
+
 def test_as_many_centres_as_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer than the tolerance asks for, with a word about what they leave."""
     candidates = np.random.default_rng(4).normal(size=(900, 3))

@@ -13,6 +13,7 @@ from gofstream.cli import main
 from gofstream.errors import InputError, SettingsError
 from gofstream.execution import thread_workers
 from gofstream.inference.calibrate import calibrate
+from gofstream.ratio.centres import reduction_bytes
 from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
@@ -86,6 +87,13 @@ def test_rows_that_will_not_fit() -> None:
     assert less.block_seconds > 0
 
 
+def test_memory_has_room_for_the_reduction() -> None:
+    """Where candidates are many and data few, preparing takes the most."""
+    few = Wanted(20_000, 20.0, 1, 1, 10, 1)
+    (found,) = forecast(few, Settings(widths=(2.0,), n_centres=2000)).widths
+    assert found.memory == 8 * 20_000 + reduction_bytes(2000, found.rank)
+
+
 def test_a_line_is_drawn_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Times of two sizes, a straight line between them; noise never makes it fall."""
     drawn = forecast_module._drawn_out
@@ -100,6 +108,8 @@ def test_what_cannot_be_is_refused() -> None:
         Wanted(1000, 100.0, 0, 1, 10, 1)
     with pytest.raises(SettingsError, match="a forecast works with numpy only"):
         forecast(WANTED, SETTINGS.changed(device="cuda"))
+    with pytest.raises(InputError, match="every toy chooses its own centres"):
+        forecast(WANTED, SETTINGS.changed(cover=True))
 
 
 def typed(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:

@@ -264,7 +264,7 @@ def test_small_reference_warns() -> None:
 def test_memory_budget() -> None:
     """What does not fit is refused before it is made."""
     with pytest.raises(MemoryBudgetError, match="a block of"):
-        learnt(prepared(settings=PLAIN.changed(memory=1_000_000)), observed())
+        learnt(prepared(settings=PLAIN.changed(memory=5_000_000)), observed())
 
 
 # -- columns that are not plain ----------------------------------------------------------------
@@ -545,3 +545,20 @@ def test_files_of_large_models_know_their_reduction() -> None:
     )
     assert len(small) == 64
     assert large[64:] == ", 10 λ"
+
+
+def test_memory_is_told_where_it_decides_the_centres() -> None:
+    """Of more than 10 000 candidates as many are kept as there is room for: another null."""
+    rng = np.random.default_rng(1)
+    sample = Sample.from_array(rng.normal(size=(10_500, 1)))
+    for count, same in ((500, True), (10_001, False)):
+        about = [
+            Learner.prepare(
+                sample,
+                Settings(widths=(1.0,), n_centres=count, memory=memory),
+                expected=100.0,
+                rng=np.random.default_rng(1),
+            ).about()
+            for memory in (2 * 1024**3, 4 * 1024**3)
+        ]
+        assert (about[0] == about[1]) is same

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gofstream.datasets import expo1d
-from gofstream.errors import MemoryBudgetError
+from gofstream.errors import InputError, MemoryBudgetError
 from gofstream.execution import hands, thread_workers, use_hands
 from gofstream.inference.calibrate import calibrate
 from gofstream.ratio import features as features_module
@@ -213,10 +214,19 @@ def test_hands_change_no_bit(threads: set[str], monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(features_module, "STRIP_ROWS", 4096)
     monkeypatch.setattr(solver, "rows_fit", lambda *_: False)
     x, data = reference(2), batches(2, 600, 610, 580, 640, 600, 590)
-    found = []
+    found, share = [], np.random.default_rng(5).uniform(0.5, 1.5, len(x))
+    centres = reduce_centres(x[:CENTRES], 0.8, 1e-6)
     for count in (1, 3):
         with use_hands(count):
-            features = prepared(x, 0.8, made=True, weighted=True)
+            features = features_of(
+                x,
+                centres,
+                0.8,
+                penalty=1e-6,
+                expected=EXPECTED,
+                share=share / share.sum(),
+                stored=False,
+            )
             done = fit(features, data, [EXPECTED] * len(data))
         assert done.data.made is not None
         found.append((done, growing_statistics(features, done, np.full(3, EXPECTED), 0.25)))
@@ -259,6 +269,89 @@ def test_memory_stays_within_the_budget() -> None:
     assert done.data.made is not None
     assert done.converged.all()
     assert peak < 60_000_000
+
+
+def test_preparing_takes_no_more_hands_than_have_room() -> None:
+    """With many, one after another would be refused; what is not, stays below the budget."""
+    x = np.random.default_rng(3).normal(size=(100_000, 3))
+    for rank, budget in ((300, 40_000_000), (300, 100_000_000), (500, 60_000_000)):
+        tracemalloc.start()
+        with use_hands(16):
+            features = prepare(
+                x, x[:rank], 0.5, penalty=1e-6, expected=4000.0, memory=budget + x.nbytes
+            )
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert features.made is not None
+        assert features.rank > 0.9 * rank
+        assert peak < budget
+    with pytest.raises(MemoryBudgetError, match="the matrices of rank"):
+        prepare(x, x[:300], 0.5, penalty=1e-6, expected=4000.0, memory=25_000_000 + x.nbytes)
+
+
+def test_blocks_that_are_a_little_smaller_than_planned() -> None:
+    """Their rows are stored after all, and fill the budget: no second block beside them."""
+    rng = np.random.default_rng(1)
+    sample, settings = Sample.from_array(rng.normal(size=(8000, 5))), Settings(n_centres=300)
+    learner = Learner.prepare(sample, settings.changed(widths=(1.0,)), expected=500.0, rng=rng)
+    features, expected = learner.features(1.0), np.full(32, 500.0)
+    sizes = [(expected + spread * np.sqrt(expected)).astype(int).tolist() for spread in (0, 5)]
+    likely, large = (features.nbytes + fit_bytes(features, each) for each in sizes)
+    budget = (likely + large) // 2
+    tight = replace(learner, settings=learner.settings.changed(memory=budget))
+    source = Simulator(lambda count, own: own.normal(size=(count, 5)))
+    plan = ReferencePlan(tight, source, "normal", expected[:4], 1, with_scan=False)
+    assert plan.toys_per_block == 8
+    with thread_workers(4) as executor:
+        assert _Farm(plan, executor)._fitting(1.0)[0] == 1
+        _memory.clear()
+
+
+def test_a_single_step_needs_the_whole_reference() -> None:
+    """H0 of a part is near enough to begin with, but not to end with."""
+    features = prepared(reference(2), 0.8, made=True)
+    with pytest.raises(InputError, match=r"a single step is right only with .* whole reference"):
+        fit(features, batches(2, 600), [EXPECTED], one_step=True)
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 5])
+def test_double_precision_ends_where_rounding_does(dimensions: int) -> None:
+    """Fits that ask for more than made rows can give converge, to what they give."""
+    x, data = reference(dimensions), batches(dimensions, 600, 640)
+    done = []
+    for made in (False, True):
+        features = prepare(
+            x, x[:CENTRES], 1.5, penalty=1e-6, expected=EXPECTED, precision="float64"
+        )
+        if made:
+            centres = reduce_centres(x[:CENTRES], 1.5, 1e-6)
+            features = features_of(
+                x,
+                centres,
+                1.5,
+                penalty=1e-6,
+                expected=EXPECTED,
+                precision="float64",
+                stored=False,
+            )
+        done.append(fitted(features, data, made=made))
+        assert done[-1].converged.all()
+    np.testing.assert_allclose(done[1].t, done[0].t, rtol=1e-6)
+
+
+def test_what_is_left_of_a_fit_that_began_again(seen: list[str]) -> None:
+    """Stopped there, it says t of the point where it stands, and that it did not converge."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(100_000, 5))
+    data = [rng.normal(size=(size, 5)) for size in rng.poisson(2000, 2)]
+    centres = reduce_centres(x[:4000], 17.8, 1e-6)
+    features = features_of(x, centres, 17.8, penalty=1e-5, expected=2000.0, stored=False)
+    seen.clear()
+    done = fit(features, data, [2000.0] * 2, max_passes=2)
+    assert seen == ["float32"] * 2
+    assert not done.converged.any()
+    assert not done.z.any()
+    assert done.t.tolist() == done.excess.tolist() == [0, 0]
 
 
 def test_what_cannot_be_is_refused() -> None:

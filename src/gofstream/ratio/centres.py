@@ -111,8 +111,9 @@ def reduce_centres(
     up to 200) go down to 1e-6 λ, about as far as double precision reaches. Beyond that the cost
     grows with the rank: pivots below 0.1 λ are dropped, and after the first 3000 those below 10 λ.
 
-    More than 10 000 candidates are reduced without their kernel matrix, to as many centres as the
-    memory has room for; if more were needed, a warning tells what is left.
+    More than 10 000 candidates are reduced without their kernel matrix, down to 0.1 λ at any rank
+    up to 3000, and to as many centres as the memory has room for; if more were needed, a warning
+    tells what is left.
     """
     size = len(candidates)
     if size > DENSE:
@@ -153,10 +154,14 @@ def _in_blocks(candidates: Floats, width: float, penalty: float, most: int) -> C
         worst = np.argsort(-residual, kind="stable")[:BLOCK]
         if rank == most or residual[worst[0]] <= tolerance:
             break
+        rest = left(worst, worst)
+        # What was subtracted from the residuals is rounded, and far-out candidates do not have a
+        # kernel of exactly one with themselves: what is left counts, or this would not end.
+        residual[worst] = np.maximum(np.diagonal(rest), 0.0)
+        if (largest := residual[worst].max()) <= tolerance:
+            continue
         factor, pivots, count, _ = lapack.dpstrf(
-            np.asfortranarray(left(worst, worst)),
-            tol=max(tolerance, SPREAD * residual[worst[0]]),
-            lower=1,
+            np.asfortranarray(rest), tol=max(tolerance, SPREAD * largest), lower=1
         )
         count = min(count, most - rank)
         taken = worst[pivots[:count] - 1]
@@ -164,8 +169,9 @@ def _in_blocks(candidates: Floats, width: float, penalty: float, most: int) -> C
         found = np.empty((size, count))
         for start in range(0, size, SLAB):
             part = slice(start, start + SLAB)
-            rest = left(taken, part)
-            found[part] = solve_triangular(lower, rest.T, lower=True, check_finite=False).T
+            found[part] = solve_triangular(
+                lower, left(taken, part).T, lower=True, check_finite=False
+            ).T
             residual[part] -= np.sum(found[part] ** 2, axis=1)
         residual = np.maximum(residual, 0.0, out=residual)
         residual[taken] = 0.0

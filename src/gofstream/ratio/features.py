@@ -225,10 +225,12 @@ class Features:
         return np.concatenate(parts).astype(np.float64)
 
 
-def prepare_bytes(n_reference: int, rank: int, n_candidates: int, itemsize: int) -> int:
+def prepare_bytes(
+    n_reference: int, rank: int, n_candidates: int, itemsize: int, *, stored: bool = True
+) -> int:
     """Peak memory of `prepare`: of the reduction, or of features and matrices after it."""
     slab = min(SLAB, n_reference) * (rank * (8 + 8 + itemsize))
-    features = n_reference * rank * itemsize + 6 * 8 * rank**2 + slab
+    features = (n_reference * rank * itemsize if stored else 0) + 6 * 8 * rank**2 + slab
     return max(reduction_bytes(n_candidates, rank), features)
 
 
@@ -283,12 +285,11 @@ def prepare(
     refuse_candidates(reference, count, memory)
     centres = reduce_centres(candidates, width, penalty, memory=memory - held)
     stored = rows_are_stored(len(reference), centres.rank, count, dtype.itemsize, memory - held)
-    if not stored:
-        refuse_beyond(
-            memory,
-            held + prepare_bytes(0, centres.rank, count, dtype.itemsize),
-            f"the reference and the matrices of rank {centres.rank} (width {width:g})",
-        )
+    needed = held + prepare_bytes(
+        len(reference), centres.rank, count, dtype.itemsize, stored=stored
+    )
+    what = f"the reference and the matrices of rank {centres.rank} (width {width:g})"
+    refuse_beyond(memory, needed, what)
     return features_of(
         reference,
         centres,
@@ -298,6 +299,7 @@ def prepare(
         share=share,
         precision=precision,
         stored=stored,
+        helping=1 + (memory - needed) // (4 * CHUNK_BYTES),
     )
 
 
@@ -311,10 +313,14 @@ def features_of(
     share: Floats | None = None,
     precision: str = "float32",
     stored: bool = True,
+    helping: int | None = None,
 ) -> Features:
     """Make the whitened features of the reference for centres that are chosen already.
 
-    Parameters are those of `prepare`; and whether rows are ``stored``, or made when needed.
+    Parameters are those of `prepare`; and
+
+    stored : whether rows are stored, or made when needed.
+    helping : threads that there is room for; None for any number.
     """
     dtype = np.dtype(precision)
     psi: Floats | None = None
@@ -346,7 +352,8 @@ def features_of(
         held=reference.nbytes,
     )
     if psi is None:
-        for sums in share_out(lambda strip: _sums(features, strip), features.strips(), hands()):
+        threads = hands() if helping is None else min(hands(), helping)
+        for sums in share_out(lambda strip: _sums(features, strip), features.strips(), threads):
             features.mean[:] += sums
         return replace(features, mean=features.outward(features.mean))
     to_psi = upper_inv.T.astype(dtype)

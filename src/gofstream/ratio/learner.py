@@ -15,6 +15,7 @@ from gofstream.errors import InputError, refuse_beyond
 from gofstream.ratio.centres import (
     COARSE_RANK,
     COARSEST,
+    DENSE,
     covering_centres,
     default_count,
     draw_candidates,
@@ -144,10 +145,12 @@ class Learner:
         centres = hashlib.sha256(self.candidates.tobytes()).hexdigest()
         # Models so large were reduced less, once: files of then do not fit those of now.
         rule = f", {COARSEST:g} λ" if len(self.candidates) > COARSE_RANK else ""
+        # These change last digits at most: rows are stored or made as needed, here or there. But of
+        # so many candidates, memory decides how many are kept.
+        free = {"device"} if len(self.candidates) > DENSE else {"memory", "device"}
         return {
             "reference": self.digest,
-            # These change last digits at most: rows are stored or made as needed, here or there.
-            "settings": self.settings.model_dump(mode="json", exclude={"memory", "device"}),
+            "settings": self.settings.model_dump(mode="json", exclude=free),
             "centres": ("anew for every data set" if self.waiting else centres) + rule,
             "penalty": self.penalty,
             "widths": list(self.widths),

@@ -210,7 +210,10 @@ class Rows:
     def cross_in(self, stretch: Stretch, coefficients: Any) -> Iterator[Any]:
         """Evaluate f of every row of `coefficients` on the events of one stretch."""
         for part, _ in self.parts(stretch):
-            yield coefficients[None, :, :] @ self.xp.matrix_transpose(part)
+            step = max(1, PART_VALUES // (part.shape[0] * coefficients.shape[0]))
+            for start in range(0, part.shape[1], step):
+                some = part[:, start : start + step, :]
+                yield coefficients[None, :, :] @ self.xp.matrix_transpose(some)
 
     def zeros(self) -> list[Any]:
         """Give shelves of zeros."""
@@ -317,6 +320,7 @@ class Rows:
             rows = slice(start, min(start + step, stop))
             yield self._part(stretch.shelf, stretch.batches, rows, made, exponents=exponents), rows
 
+    @np.errstate(over="ignore", invalid="ignore")  # in single precision, and far out
     def _part(self, shelf: int, batches: slice, rows: slice, out: Any, *, exponents: bool) -> Any:
         there = self.shelves[shelf][batches, rows, :]
         if self.made is None:
@@ -327,6 +331,7 @@ class Rows:
         return self.xp.reshape(made, (*there.shape[:2], self.rank))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def row_values(rows: Any, coefficients: Any) -> Any:
     """Evaluate f on the rows of each batch: (batches, n, r) and (batches, r) give (batches, n).
 
@@ -338,6 +343,7 @@ def row_values(rows: Any, coefficients: Any) -> Any:
     return (rows @ coefficients[:, :, None])[:, :, 0]
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def weighted_sums(weights: Any, rows: Any) -> Any:
     """Σ_n weights rows for each batch: (batches, n) and (batches, n, r) give (batches, r).
 

@@ -33,8 +33,9 @@ from gofstream.ratio.rows import Floats, Indices, Rows
 DEPTH = 5
 #: A gradient norm, relative to the one at f = 0, at which a fit has converged; and so many times
 #: that where rows have to be made, and a pass is dear. (t is right to 1e-5 then, in the tests; at
-#: ten times that, not `next`, to 1e-4.)
-TOLERANCE, DEAR = {"float32": 1e-5, "float64": 1e-9}, 3.0
+#: ten times that, not `next`, to 1e-4.) Coefficients of made rows are large and alternate, so
+#: that rounding ends their fits at the floor, whatever is asked for.
+TOLERANCE, DEAR, FLOOR = {"float32": 1e-5, "float64": 1e-9}, 3.0, 1e-6
 #: Down to this gradient norm, relative to the one at f = 0, rows that have to be made are made in
 #: single precision, as long as every pass halves it: if one does not, a fit begins again. Rounding
 #: shows from 1e-4 on (λN = 10), from 5e-3 (λN = 0.1), or from the first pass on (wide kernels).
@@ -98,9 +99,22 @@ def rows_fit(features: Features, sizes: Sequence[int], memory: int) -> bool:
     return features.nbytes + fit_bytes(features, sizes) <= memory
 
 
-def block_bytes(features: Features, sizes: Sequence[int], memory: int, *, one_step: bool) -> int:
-    """Memory that `fit` takes beyond the features when it may take so much with them."""
-    return fit_bytes(features, sizes, stored=one_step or rows_fit(features, sizes, memory))
+def block_bytes(features: Features, expected: Floats, memory: int, *, one_step: bool) -> int:
+    """Memory that `fit` may take beyond the features, when it may take so much with them.
+
+    Parameters
+    ----------
+    expected : events of each batch, whose number will be a Poisson one.
+    """
+    small, large = (
+        np.maximum(expected + spread * np.sqrt(expected), 0).astype(int).tolist()
+        for spread in (-5, 5)
+    )
+    if one_step or rows_fit(features, large, memory):
+        return fit_bytes(features, large)
+    made = fit_bytes(features, large, stored=False)
+    # Toys that are a little smaller would be stored, and fill what there is.
+    return max(made, memory - features.nbytes) if rows_fit(features, small, memory) else made
 
 
 def fit(
@@ -124,7 +138,8 @@ def fit(
     one_step : take a single Newton step from f = 0, as the published code does.
     tolerance : gradient norm, relative to the one at f = 0, that counts as converged.
     memory : bytes that features and fits may take together. Rows of the data that do not fit are
-        made when they are needed; labels and a single step need them stored.
+        made when they are needed; labels and a single step need them stored, and a single step
+        those of the reference, too.
 
     Examples
     --------
@@ -138,6 +153,11 @@ def fit(
     """
     if not len(batches):
         raise InputError("no batches to fit; give at least one, which may be empty")
+    if one_step and features.made is not None:
+        raise InputError(
+            "a single step is right only with the curvature of the whole reference, whose rows do "
+            "not fit into the memory budget; give more memory, or let fits converge"
+        )
     labels = batches if isinstance(batches, Labels) else None
     sizes = [len(each) for each in (batches.data if isinstance(batches, Labels) else batches)]
     stored = labels is not None or one_step or rows_fit(features, sizes, memory)
@@ -155,7 +175,8 @@ def fit(
     if one_step:
         return _one_step(block, uncovered)
     if tolerance is None:
-        tolerance = TOLERANCE[features.precision] * (DEAR if block.makes_rows else 1)
+        tolerance = TOLERANCE[features.precision]
+        tolerance = max(DEAR * tolerance, FLOOR) if block.makes_rows else tolerance
     return _minimise(block, uncovered, tolerance, max_passes)
 
 
@@ -285,6 +306,7 @@ class _Paths:
         self.steps[who] = 0
 
 
+@np.errstate(over="ignore", invalid="ignore")  # in single precision, far from all events
 def _look(
     block: Block, trial: Floats, live: Indices
 ) -> tuple[list[Any], Floats, Floats, Floats, Floats, Floats]:
@@ -312,7 +334,7 @@ def _minimise(block: Block, uncovered: Indices, tolerance: float, max_passes: in
         z=paths.z,
         t=np.zeros(len(block)),
         converged=at_zero <= 0.1 * goal,
-        gradient_norm=at_zero,
+        gradient_norm=at_zero.copy(),
         excess=np.zeros(len(block)),
         passes=np.zeros(len(block), dtype=np.int64),
         uncovered=uncovered,
@@ -330,6 +352,7 @@ def _minimise(block: Block, uncovered: Indices, tolerance: float, max_passes: in
             # Rounding hides the way, and may have done so before: begin again without it.
             stage, values = block, block.data.zeros()
             paths.begin(reference_part, data_part + reference_part)
+            out.t[:], out.excess[:], out.gradient_norm[:] = 0, 0, at_zero
             out.passes[live] += 1
             continue
         t = 2 * (block.data.totals(tried)[live] - block.expected[live] * excess)

@@ -114,10 +114,9 @@ class StreamPlan:
 
     def memory(self, shared: Features) -> tuple[int, int]:
         """Bytes that are shared, and bytes that one block takes beyond."""
-        sizes = (self.expected + 5 * np.sqrt(self.expected)).astype(int).tolist()
-        settings, sizes = self.learner.settings, sizes * self.toys_per_block
+        settings, expected = self.learner.settings, np.tile(self.expected, self.toys_per_block)
         return shared.nbytes, block_bytes(
-            shared, sizes, settings.memory, one_step=settings.one_step
+            shared, expected, settings.memory, one_step=settings.one_step
         )
 
     def block(self, shared: Features, width: float, index: int) -> tuple[Floats, int]:

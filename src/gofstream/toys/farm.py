@@ -247,7 +247,8 @@ class _Memory:
 
     def shared(self, plan: Blocks, which: Any) -> Any:
         """Make what blocks of this pass share, once for each reference, not for each block."""
-        key = (type(plan).__name__, plan.learner.about(), which)
+        settings = plan.learner.settings  # of which `about` leaves out what changes no number
+        key = (type(plan).__name__, plan.learner.about(), settings.memory, settings.device, which)
         with self._lock:
             if self._shared[0] != key:
                 self._shared = (None, None)  # never hold two

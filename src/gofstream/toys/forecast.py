@@ -26,6 +26,7 @@ from gofstream.ratio.features import (
     features_of,
     gram_of_part,
     gram_rows,
+    prepare_bytes,
     rows_are_stored,
 )
 from gofstream.ratio.learner import Learner
@@ -137,6 +138,11 @@ def forecast(
     progress : called with trials done and wanted.
     """
     settings.refuse_devices("a forecast")
+    if settings.data_dependent:
+        raise InputError(
+            'a forecast knows no data, and with centres_from="pooled" or cover=true every toy '
+            "chooses its own centres; forecast without, and add the time of preparing for each toy"
+        )
     each = wanted.expected / wanted.batches
     count = settings.n_centres or default_count(wanted.n_reference + each, settings.centre_factor)
     settings = settings.changed(n_centres=count)
@@ -217,7 +223,10 @@ def _at_width(
         passes=passes,
         prepare_seconds=prepare_seconds,
         block_seconds=_drawn_out(trials, times, rows),
-        memory=features_bytes + fit_bytes(made[0], sizes, stored=data_stored),
+        memory=max(
+            features_bytes + fit_bytes(made[0], sizes, stored=data_stored),
+            held + prepare_bytes(rows, rank, candidates, itemsize, stored=stored),
+        ),
     )
 
 

@@ -184,10 +184,9 @@ class ReferencePlan:
             return scan_bytes(shared, int(self.toys_per_block * self.expected.sum()))
         if shared is None:  # `features` keeps to the budget, for one toy at a time
             return 0, self.learner.settings.memory
-        sizes = (self.expected + 5 * np.sqrt(self.expected)).astype(int).tolist()
-        settings, sizes = self.learner.settings, sizes * self.toys_per_block
+        settings, expected = self.learner.settings, np.tile(self.expected, self.toys_per_block)
         return shared.nbytes, block_bytes(
-            shared, sizes, settings.memory, one_step=settings.one_step
+            shared, expected, settings.memory, one_step=settings.one_step
         )
 
     def block(self, shared: Any, which: float | ScanPass, index: int) -> tuple[Floats, int]:
