@@ -83,8 +83,10 @@ class Watch:
     def count(self, rows: int) -> None:
         """Note that so many rows were asked for."""
         with self._lock:
-            self.seen += rows
             now = time.monotonic()
+            if not self.seen:  # what was prepared before is no part of a pass
+                self.begun = now
+            self.seen += rows
             if now - self.said < QUIET or 100 * self.seen < self.rows:
                 return
             self.said = now
