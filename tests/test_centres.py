@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import tracemalloc
 import warnings
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg import lapack, solve_triangular
 from scipy.spatial.distance import cdist
 
 from gofstream.errors import GofstreamWarning
@@ -304,16 +306,20 @@ def test_centres_in_blocks(dimensions: int, width: float, monkeypatch: pytest.Mo
     assert found.rank <= 1.3 * coarse
 
 
-@pytest.mark.filterwarnings("ignore::gofstream.errors.GofstreamWarning")
 def test_copies_of_points_far_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel is not quite one there, so that what is left never falls to the tolerance."""
-    monkeypatch.setattr(centres_module, "DENSE", 899)
-    monkeypatch.setattr(centres_module, "BLOCK", 32)
-    rng = np.random.default_rng(4)
-    far = np.repeat(1e5 * rng.normal(size=(12, 5)), 40, axis=0)
-    candidates = np.concatenate([far, rng.normal(size=(500, 5))])
-    found = reduce_centres(candidates, 1.0, 1e-6)
-    assert len(np.unique(found.points, axis=0)) > 100
+    """Their kernels are not quite one, so what is left seems never to fall; the reduction ends."""
+    rng, rounds = np.random.default_rng(1), []
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        rounds.append(1)
+        assert len(rounds) < 100
+        return lapack.dpstrf(*args, **kwargs)
+
+    monkeypatch.setattr(centres_module, "lapack", SimpleNamespace(dpstrf=counted))
+    near, far = 0.05 * rng.normal(size=(6500, 5)), 1e5 * rng.normal(size=(12, 5))
+    found = reduce_centres(np.concatenate([near, np.repeat(far, 300, axis=0)]), 0.9137, 1e-6)
+    assert np.count_nonzero(np.abs(found.points).max(axis=1) > 1e3) >= 12
+    assert len(np.unique(found.points, axis=0)) > 50
     assert np.isfinite(found.chol).all()
 
 

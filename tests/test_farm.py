@@ -28,7 +28,7 @@ from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
-from gofstream.toys.farm import Job, run
+from gofstream.toys.farm import Job, _memory, run
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.scanning import ScanPass
 from gofstream.toys.sources import Simulator
@@ -259,6 +259,18 @@ def test_as_many_blocks_at_once_as_memory_allows(
         made = calibrate(plan, TOYS, tmp_path / "n.null", executor)
     assert plan.running == [0, at_once, 10]
     assert made.table.t.tobytes() == table.tobytes()
+
+
+def test_features_of_another_budget_are_not_used_again() -> None:
+    """A worker outlives a run; the next may have less memory, and then makes rows anew."""
+    plan = small_plan()
+    settings = plan.learner.settings.changed(memory=2_000_000)
+    tight = replace(plan, learner=replace(plan.learner, settings=settings))
+    assert plan.about() == tight.about()
+    first = _memory.shared(plan, 0.4)
+    assert _memory.shared(plan, 0.4) is first
+    assert _memory.shared(tight, 0.4) is not first
+    _memory.clear()
 
 
 @pytest.mark.parametrize("one_step", [False, True])

@@ -339,6 +339,44 @@ def test_double_precision_ends_where_rounding_does(dimensions: int) -> None:
     np.testing.assert_allclose(done[1].t, done[0].t, rtol=1e-6)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_events_far_out(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In single precision kernels overflow there; fits begin again, and no thread warns of it."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(20_000, 2))
+    x[rng.choice(20_000, 200, replace=False)] += 3e4
+    data = [
+        np.concatenate([rng.normal(size=(500, 2)), 3e4 + rng.normal(size=(20, 2))])
+        for _ in range(2)
+    ]
+    centres, t = reduce_centres(x[:300], 0.5, 1e-6), []
+    for stored in (True, False):
+        monkeypatch.setattr(solver, "rows_fit", lambda *_, stored=stored: stored)
+        features = features_of(x, centres, 0.5, penalty=1e-6, expected=500.0, stored=stored)
+        with use_hands(count):
+            done = fit(features, data, [500.0] * 2)
+        assert (done.data.made is None) is stored
+        assert done.converged.all()
+        t.append(done.t)
+    np.testing.assert_allclose(t[1], t[0], rtol=1e-4)
+
+
+def test_cross_terms_of_many_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All f on the events of a stretch would grow with the square of the batches."""
+    features, data = prepared(reference(2), 0.8, made=False), batches(2, 600, 610, 580, 640)
+    done = fitted(features, data, made=True)
+    whole = growing_statistics(features, done, np.full(4, EXPECTED), 0.25)
+    sizes = []
+    for most in (rows.PART_VALUES, 256):
+        monkeypatch.setattr(rows, "PART_VALUES", most)
+        pieces = [values for _, values in done.data.cross(done.z, np.arange(4))]
+        sizes.append(max(values.size for values in pieces))
+        assert sum(values.size for values in pieces) == 16 * 640
+    assert sizes[1] <= 256 < sizes[0]
+    again = growing_statistics(features, done, np.full(4, EXPECTED), 0.25)
+    np.testing.assert_allclose(again, whole, rtol=1e-5, atol=1e-5)
+
+
 def test_what_is_left_of_a_fit_that_began_again(seen: list[str]) -> None:
     """Stopped there, it says t of the point where it stands, and that it did not converge."""
     rng = np.random.default_rng(1)

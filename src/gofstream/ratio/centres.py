@@ -154,10 +154,11 @@ def _in_blocks(candidates: Floats, width: float, penalty: float, most: int) -> C
         worst = np.argsort(-residual, kind="stable")[:BLOCK]
         if rank == most or residual[worst[0]] <= tolerance:
             break
+        worst = worst[residual[worst] > tolerance]
         rest = left(worst, worst)
         # What was subtracted from the residuals is rounded, and far-out candidates do not have a
         # kernel of exactly one with themselves: what is left counts, or this would not end.
-        residual[worst] = np.maximum(np.diagonal(rest), 0.0)
+        residual[worst] = np.clip(np.diagonal(rest), 0.0, residual[worst])
         if (largest := residual[worst].max()) <= tolerance:
             continue
         factor, pivots, count, _ = lapack.dpstrf(

@@ -197,7 +197,7 @@ def caveats(record: Record) -> list[tuple[str, str]]:
 def _too_few_toys(record: Record) -> list[tuple[str, str]]:
     chance = record.verdicts[record.headline]
     found = []
-    if not chance.extrapolated and chance.p * (record.toys + 1) <= FEW:
+    if not chance.extrapolated and round(chance.p * (record.toys + 1)) <= FEW:
         found.append(
             (
                 "Few toys",
