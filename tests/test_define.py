@@ -126,3 +126,18 @@ def test_on_the_command_line(tmp_path: Path) -> None:
         wrong = run(cli, ["describe", str(path), *words])
         assert wrong.exit_code == 2
         assert why in wrong.output
+
+
+def test_sources_count_for_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column made of ten takes a piece as wide as all eleven."""
+    path, wide = tmp_path / "a.npz", []
+
+    def seen(columns: int, memory: int) -> int:
+        wide.append(columns)
+        return 100
+
+    np.savez(path, **{f"x{k}": np.arange(5.0) for k in range(10)})
+    monkeypatch.setattr(gofstream.io.gather, "rows_at_once", seen)
+    text = " + ".join(f"x{k}" for k in range(10))
+    assert read(path, columns=["sum"], define={"sum": text}).sample.values[2, 0] == 20
+    assert wide == [11]
