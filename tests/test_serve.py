@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import re
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from tests.serving import BEARER, TOKEN, Serving, serving, until
 from gofstream.cli import cli
 from gofstream.errors import InputError
 from gofstream.io import read
+from gofstream.serve.feed import MOST as PAGES
+from gofstream.serve.guard import Access
 from gofstream.serve.run import listen
 from gofstream.stream.reader import Reader
 
@@ -31,6 +35,7 @@ STREAM = "application/vnd.apache.arrow.stream"
 LARGEST = 200_000
 #: More than the tests below leave in the inbox, but for the one that fills it.
 MOST = 12
+COOKIE = Access("127.0.0.1", token=TOKEN).cookie
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +116,16 @@ def post(server: Serving, name: str, body: Any, kind: str = NPY, **headers: str)
         ("evil.example", 421),
         ("localhost.evil.example", 421),
         ("127.0.0.1.nip.io", 421),
+        ("127.0.0.1:8810, evil.example", 421),
+        ("127.0.0.1, evil", 421),
+        ("localhost:evil.example", 421),
+        ("localhost:80:80", 421),
+        ("localhost:", 421),
+        ("localhost/evil", 421),
+        ("evil@localhost", 421),
+        ("[::1]evil", 421),
+        ("[::1]:80 evil", 421),
+        ("::1", 421),
         ("", 421),
     ],
 )
@@ -161,7 +176,7 @@ def test_no_other_file_is_given(server: Serving, path: str) -> None:
         {"Authorization": f"Bearer {TOKEN}x"},
         {"Authorization": f"Basic {TOKEN}"},
         {"Authorization": TOKEN},
-        {"Cookie": f"gofstream={TOKEN}"},
+        {"Cookie": f"{COOKIE}={TOKEN}"},
         {"Authorization": "Bearer t\xf6ken"},
     ],
 )
@@ -303,6 +318,55 @@ def test_large_bodies_are_refused(server: Serving, inbox: Path) -> None:
     until(lambda: list(inbox.iterdir()) == [])
 
 
+@pytest.mark.parametrize("path", ["/batches/a", "/alarms/acknowledge", "/", "/health"])
+def test_two_lengths_of_a_body_are_refused(server: Serving, inbox: Path, path: str) -> None:
+    """A proxy may believe one and the server the other; nothing after them is a request."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(
+            f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+            f"Content-Type: {NPY}\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+            "0\r\n\r\nGET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+        )
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.count(b"HTTP/1.1") == 1
+    assert b"not both" in answer
+    assert list(inbox.iterdir()) == []
+
+
+def test_packed_bodies_are_refused(server: Serving, inbox: Path) -> None:
+    """A batch is what was sent: nothing is unpacked on the way."""
+    body = gzip.compress(npy())
+    assert post(server, "a", body, Content_Encoding="gzip").status == 415
+    assert post(server, "a", body).status == 400
+    assert list(inbox.iterdir()) == []
+    assert post(server, "a", npy(), Content_Encoding="identity").status == 202
+
+
+def test_no_more_pages_than_there_are_places(tmp_path: Path) -> None:
+    """All ask at once; when one goes, another is let in."""
+    with Run(tmp_path / "run.gofs") as run:
+        run.add(1)
+    ask = b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with serving(tmp_path / "run.gofs") as server, ExitStack() as stack:
+        pages = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            for _ in range(PAGES + 25)
+        ]
+        for page in pages:
+            page.sendall(ask)
+        told = [page.recv(12).removeprefix(b"HTTP/1.1 ") for page in pages]
+        assert (told.count(b"200"), told.count(b"503")) == (PAGES, 25)
+        assert f"gofstream_pages {PAGES}\n" in server.get("/metrics").body.decode()
+        pages[told.index(b"200")].close()
+        until(lambda: "gofstream_pages 199\n" in server.get("/metrics").body.decode())
+        assert server.get("/health").status == 200
+        with server.live() as messages:
+            assert next(messages)[0] == "update"
+
+
 def test_a_batch_that_breaks_off_leaves_nothing(server: Serving, inbox: Path) -> None:
     """Half a body, and the line goes dead."""
     body = npy()
@@ -339,7 +403,10 @@ def test_the_inbox_is_bounded_and_names_are_taken_once(server: Serving, inbox: P
 @pytest.mark.parametrize(
     "body",
     [b"", b"{", b"[]", b'{"by": "x"}', b'{"by": "", "upto": 9}', b'{"by": "a\\u0007", "upto": 9}',
-     b'{"by": "x", "upto": "later"}', b'{"by": "' + b"x" * 81 + b'", "upto": 9}', b"\xff\xfe"],
+     b'{"by": "x", "upto": "later"}', b'{"by": "' + b"x" * 81 + b'", "upto": 9}', b"\xff\xfe",
+     b'{"by": "x", "upto": Infinity}', b'{"by": "x", "upto": 1e999}', b'{"by": "x", "upto": NaN}',
+     b"[" * 4000, b'{"by": ' + b"[" * 4000, b'{"by": "x", "upto": true}', b'{"by": 7, "upto": 99}',
+     b'{"by": "x", "upto": ' + b"9" * 4050 + b"}", b'{"by": "\\ud800", "upto": 99}'],
 )  # fmt: skip
 def test_an_acknowledgement_that_makes_no_sense_is_refused(server: Serving, body: bytes) -> None:
     """The alarm stays open."""
@@ -464,11 +531,17 @@ def test_other_machines_are_let_in_with_the_token_only(tmp_path: Path) -> None:
         assert "HttpOnly" in cookie
         assert "SameSite=strict" in cookie
         shown = {"Cookie": cookie.partition(";")[0]}
+        other = Access("127.0.0.1", token=TOKEN + "2").cookie
+        assert shown["Cookie"].startswith(f"{COOKIE}=")
+        assert other != COOKIE
         assert server.get("/", **shown).status == 200
         assert server.get("/metrics", **shown).status == 200
         # The pass lets one look, and no more.
         assert server.ask("POST", "/alarms/acknowledge", b"{}", **shown).status == 401
-        assert server.get("/metrics", Cookie="gofstream=guess").status == 401
+        assert server.get("/metrics", Cookie=f"{COOKIE}=guess").status == 401
+        # A browser sends the passes of all servers of a host to each of them.
+        both = {"Cookie": f"{other}=x; " + shown["Cookie"]}
+        assert server.get("/metrics", **both).status == 200
 
 
 def test_a_port_in_use_is_an_error(server: Serving) -> None:

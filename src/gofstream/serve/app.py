@@ -20,6 +20,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from gofstream.errors import GofstreamError, InputError, missing_extra, printable
 from gofstream.serve.feed import MOST, Feed
@@ -36,6 +37,8 @@ AT_ONCE = 4
 SMALL = 4096
 #: Longest name of somebody who acknowledges.
 LONGEST = 80
+
+_ACKNOWLEDGEMENT = 'send {"by": "a name", "upto": N}, where N is the number of the last batch'
 
 _PAGE = Path(__file__).parent / "page"
 _FILES = {
@@ -98,10 +101,8 @@ class Server:
 
     async def live(self, request: Request) -> Response:
         """Tell a page all that is new, until it goes away."""
-        if self.feed.pages >= MOST:
-            return refused(503, f"{MOST} pages are open already", retry_after="30")
         mark = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        return StreamingResponse(self.feed.follow(mark[:64]), media_type="text/event-stream")
+        return _Live(self.feed, mark[:64])
 
     async def batches(self, request: Request) -> Response:
         """Give a page of the table."""
@@ -120,6 +121,8 @@ class Server:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in KINDS:
             return refused(415, f"a batch is one of {', '.join(KINDS)}; say which as Content-Type")
+        if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            return refused(415, "send the batch as it is, without Content-Encoding")
         length = request.headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.inbox.largest:
             return refused(413, f"a batch may have {self.inbox.largest:,} bytes at most")
@@ -145,13 +148,7 @@ class Server:
     async def acknowledge(self, request: Request) -> Response:
         """Write down that somebody has seen all alarms up to a batch."""
         self._check_token(request)
-        try:
-            content = json.loads(await _small(request))
-            by, upto = str(content["by"]).strip(), int(content["upto"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise RefusedError(400, 'send {"by": "a name", "upto": the last batch}') from error
-        if not by or len(by) > LONGEST or not by.isprintable():
-            return refused(400, f"give a name of 1 to {LONGEST} printable characters")
+        by, upto = _acknowledgement(await _small(request))
         done = await asyncio.to_thread(_acknowledge, self.feed.follower.path, by, upto)
         return JSONResponse({"acknowledged": done})
 
@@ -180,6 +177,43 @@ class Server:
         # A form of another site cannot send this header, so nobody acts in a user's name.
         if not self.access.trusts(request.headers.get("authorization", "")):
             raise RefusedError(401, "this takes the token: Authorization: Bearer …")
+
+
+class _Live(StreamingResponse):
+    """The messages of one page; refused if too many pages are open."""
+
+    def __init__(self, feed: Feed, mark: str) -> None:
+        super().__init__(feed.follow(mark), media_type="text/event-stream")
+        self._feed = feed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Take a place among the pages for as long as the messages last."""
+        # Nothing is awaited between the question and the answer: two cannot take the last place.
+        if self._feed.pages >= MOST:
+            full = refused(503, f"{MOST} pages are open already", retry_after="30")
+            await full(scope, receive, send)
+            return
+        self._feed.pages += 1
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._feed.pages -= 1
+
+
+def _acknowledgement(body: bytes) -> tuple[str, int]:
+    """Read who acknowledges, and up to which batch."""
+    try:
+        content = json.loads(body)
+        by, upto = content["by"], content["upto"]
+    # RecursionError: thousands of brackets.
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RefusedError(400, _ACKNOWLEDGEMENT) from error
+    if not isinstance(by, str) or type(upto) is not int or not 0 < upto < 1 << 63:
+        raise RefusedError(400, _ACKNOWLEDGEMENT)
+    by = by.strip()
+    if not by or len(by) > LONGEST or not by.isprintable():
+        raise RefusedError(400, f"give a name of 1 to {LONGEST} printable characters")
+    return by, upto
 
 
 def _acknowledge(path: Path, by: str, upto: int) -> list[int]:

@@ -56,6 +56,8 @@ class Feed:
         self.reference = reference
         #: How the run stands; empty before the first look.
         self.now: dict[str, Any] = {}
+        #: Pages that are open.
+        self.pages = 0
         #: Why the store cannot be read, if it cannot.
         self.trouble = ""
         self._rows: deque[tuple[str, dict[str, Any]]] = deque(maxlen=HISTORY)
@@ -92,11 +94,6 @@ class Feed:
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Do something with the store, in its thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-
-    @property
-    def pages(self) -> int:
-        """How many pages are open."""
-        return len(self._pages)
 
     async def follow(self, mark: str) -> AsyncIterator[bytes]:
         """Give the messages for one page, from the first it has not seen.

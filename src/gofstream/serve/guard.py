@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 
@@ -21,7 +22,8 @@ SHORTEST = 16
 #: What is answered to everybody: nothing of a run is in it.
 OPEN = frozenset({"/health", "/page.css", "/enter", "/enter.html"})
 
-_COOKIE = "gofstream"
+# A name or an address, IPv6 in brackets, and a port perhaps; nothing before, between or after.
+_HOST = re.compile(r"(?:\[([0-9a-f:.]{2,45})\]|([a-z0-9._-]{1,253}))(?::[0-9]{1,5})?")
 _HEADERS = {
     # Plotly writes its styles into elements; scripts come from here only.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self' "
@@ -83,11 +85,13 @@ class Access:
         >>> access = Access("127.0.0.1")
         >>> access.knows("localhost:8000"), access.knows("[::1]:8000"), access.knows("evil.example")
         (True, True, False)
+        >>> access.knows("127.0.0.1:8000, evil.example")
+        False
         """
-        name = host.strip().lower()
-        # A port may follow, unless it is the colon of a bare IPv6 address.
-        name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
-        return name in LOOPBACK or name in {self.host.lower()} | self.names
+        found = _HOST.fullmatch(host.lower())
+        return found is not None and (found[1] or found[2]) in LOOPBACK | self.names | {
+            self.host.lower()
+        }
 
     def trusts(self, authorization: str) -> bool:
         """Tell whether an Authorization header carries the token."""
@@ -105,10 +109,19 @@ class Access:
         """What a browser shows after it was given the token once: it allows to look only."""
         return hmac.new((self.token or "").encode(), b"gofstream page", hashlib.sha256).hexdigest()
 
+    @property
+    def cookie(self) -> str:
+        """Name of the cookie that holds the pass.
+
+        A browser keeps one set of cookies for all ports of a host: each token has its own name.
+        """
+        key = hmac.new((self.token or "").encode(), b"gofstream cookie", hashlib.sha256)
+        return f"gofstream-{key.hexdigest()[:16]}"
+
     def let_in(self, cookies: str) -> bool:
         """Tell whether a browser was given the token."""
         try:
-            found = SimpleCookie(cookies).get(_COOKIE)
+            found = SimpleCookie(cookies).get(self.cookie)
         except CookieError:
             return False
         return found is not None and hmac.compare_digest(found.value.encode(), self.pass_.encode())
@@ -116,7 +129,7 @@ class Access:
     def enter(self) -> Response:
         """Send a browser that gave the token to the page, with a pass."""
         response = RedirectResponse("/", 303)
-        response.set_cookie(_COOKIE, self.pass_, httponly=True, samesite="strict")
+        response.set_cookie(self.cookie, self.pass_, httponly=True, samesite="strict")
         return response
 
 
@@ -145,6 +158,10 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy may believe the other one, and take the rest of the body for a request.
+            why = "send Content-Length or Transfer-Encoding, not both"
+            return refused(400, why, connection="close")
         if not self.access.knows(headers.get("host", "")):
             return refused(421, "this server is not called that; see --host and --known-as")
         if self.access.local or scope["path"] in OPEN:
