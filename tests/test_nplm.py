@@ -100,7 +100,7 @@ def test_a_weighted_reference() -> None:
     # Σw² N / (Σw)² = 1.25: so many more rows are needed.
     assert found.source == "a pool of 2250 events set aside from the 4000 of the reference"
     small = large.take(slice(0, 1000))
-    with pytest.raises(InputError, match=r"is weighted.*simulator or a pool"):
+    with pytest.raises(InputError, match=r"has weights.*as a pool.*or a simulator"):
         verdict(events(60, 2), small)
     assert verdict(events(60, 2), small, simulator=nominal).source == "the simulator"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -25,7 +24,8 @@ from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.toys.permutation import PermutationPlan
 from gofstream.toys.plan import Plan, ReferencePlan
-from gofstream.toys.sources import POOL_WARN, Pool, Simulator, Source, split_off_pool
+from gofstream.toys.sources import Pool, Simulator, Source, split_off_pool
+from gofstream.toys.weighted import POOL_WARN, rows_for_pool, rows_to_split
 
 Floats = NDArray[np.float64]
 Events = ArrayLike | Sample
@@ -261,10 +261,9 @@ def _plan_null(
         digest = source.sample.digest()[:8]
         name = f"the pool {source.sample.name!r} ({digest}) of {len(source.sample)} events"
     else:
-        # As large as makes a good pool; what is left must still make a good reference.
-        rows_per_event = len(reference) / reference.effective_size
-        size = math.ceil(round(POOL_WARN * total * rows_per_event, 6))
-        if len(reference) - size < ROWS_PER_EVENT * total:
+        size, needed = rows_for_pool(reference, total), rows_to_split(reference, total)
+        if len(reference) < needed:
+            _refuse_weights(reference, total, size, needed)
             return None
         whole = len(reference)
         reference, aside = split_off_pool(reference, size, rng)
@@ -272,6 +271,29 @@ def _plan_null(
         name = f"a pool of {size} events set aside from the {whole} of the reference"
     learner = Learner.prepare(reference, settings, expected=float(expected.mean()), rng=rng)
     return ReferencePlan(learner, source, name, expected, _seed(rng), shape_only=shape_only)
+
+
+def _refuse_weights(reference: Sample, total: float, size: int, needed: int) -> None:
+    """Refuse a weighted reference that is too small to be split: labels cannot be permuted.
+
+    Parameters
+    ----------
+    size, needed : rows that make a pool, and rows that make a pool and a reference.
+
+    Raises
+    ------
+    InputError
+        With the number of rows that would do.
+    """
+    if reference.weights is not None:
+        raise InputError(
+            f"the reference {reference.name!r} has weights, and its {len(reference)} rows (worth "
+            f"{reference.effective_size:.0f} of equal weight) are too few to set a pool of "
+            f"pseudo-experiments aside for {total:.0f} events. Give a reference of at least "
+            f"{needed} rows with such weights, or {size} further nominal rows as a pool (`pool`; "
+            "--pool FILE on the command line), or a simulator (`simulator`). Only an unweighted "
+            "reference can do without, by permuted labels"
+        )
 
 
 def _seed(rng: np.random.Generator) -> int:

@@ -19,13 +19,10 @@ from numpy.typing import NDArray
 from gofstream.errors import GofstreamWarning, InputError
 from gofstream.ratio.arrays import Points
 from gofstream.sample import Sample, pieces
+from gofstream.toys.weighted import POOL_REFUSE, POOL_WARN, draw_rows, refuse_heavy_rows
 
 Floats = NDArray[np.float64]
 
-#: A pool smaller than this many data sets makes toys that overlap noticeably: a warning.
-POOL_WARN = 30
-#: Smaller than this, toys are so alike that the null is too narrow: refused.
-POOL_REFUSE = 10
 #: Rows of the reference that tell how often its rows coincide.
 COMPARED = 100_000
 
@@ -165,7 +162,8 @@ class Pool:
     """Nominal events set apart from the reference, drawn without replacement within a toy.
 
     Toys share the pool, so they are a little alike: by about (n/N_pool)² for data sets of n events.
-    Weighted pools are drawn in proportion to weight.
+    Of a weighted pool each row is expected in proportion to its weight, and N_pool is its effective
+    size (Σv)²/Σv².
     """
 
     sample: Sample
@@ -176,14 +174,15 @@ class Pool:
         Raises
         ------
         InputError
-            Below ten times the data set.
+            Below ten times the data set, or if a few heavy rows carry too much of the weight.
         """
+        refuse_heavy_rows(self.sample, expected)
         size = self.sample.effective_size
         ratio = size / expected
         if ratio >= POOL_WARN:
             return
         text = (
-            f"the pool {self.sample.name!r} holds {size:.0f} events, only "
+            f"the pool {self.sample.name!r} holds {self._size()}, only "
             f"{ratio:.1f} times the {expected:.0f} expected: toys drawn from it overlap"
         )
         if ratio < POOL_REFUSE:
@@ -202,11 +201,24 @@ class Pool:
     def draw(
         self, expected: Floats, rng: np.random.Generator, *, fixed: bool = False
     ) -> list[Floats]:
-        """Draw all batches of a toy together, no event twice."""
+        """Draw all batches of a toy together: no event twice, or each as often as its weight says.
+
+        A weighted row that is expected less than once is drawn at most once.
+        """
         sizes = _sizes(expected, rng, fixed)
-        share = None if self.sample.weights is None else self.sample.share
-        rows = rng.choice(len(self.sample), size=int(sizes.sum()), replace=False, p=share)
+        total = int(sizes.sum())
+        if self.sample.weights is None:
+            rows = rng.choice(len(self.sample), size=total, replace=False)
+        else:
+            rows = draw_rows(self.sample.share, total, rng)
         return _deal(self.sample.values[rows].astype(np.float64), sizes)
+
+    def _size(self) -> str:
+        """Say how many events there are, and of weighted ones how many they are worth."""
+        size = self.sample.effective_size
+        if self.sample.weights is None:
+            return f"{size:.0f} events"
+        return f"{len(self.sample)} weighted events, worth {size:.0f} of equal weight"
 
 
 @dataclass(frozen=True, slots=True)
