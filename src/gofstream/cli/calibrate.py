@@ -63,15 +63,24 @@ def make_null(
 
 
 def planned(
-    reference: str, running: Running, reading: Reading, counting: Counting, scratch: Path
+    reference: str,
+    running: Running,
+    reading: Reading,
+    counting: Counting,
+    scratch: Path,
+    signal: tuple[str, ...] = (),
 ) -> tuple[Events, ReferencePlan]:
-    """Read the reference, and a pool if there is one, and plan toys."""
+    """Read the reference, and a pool if there is one, and plan toys.
+
+    The signal is not read here; if it has weights, the reference need not.
+    """
     if counting.expected is None:
         raise InputError("without data --expected must say how many events there will be")
     with running.bar("reading", "rows") as progress:
-        known = reading.reference((reference,), progress, scratch)
         pool = counting.pool
-        further = reading.like(known, pool, "pool", progress, scratch) if pool else None
+        simulated = (*pool, *signal)
+        known = reading.reference((reference,), progress, scratch, simulated=simulated)
+        further = reading.simulated(known, pool, "pool", progress, scratch) if pool else None
     plan = plan_null(
         known.sample,
         settings=running.settings,

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import tomllib
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -18,9 +19,11 @@ import click
 from rich.console import Console
 
 from gofstream.cli.progress import blocks_bar
-from gofstream.errors import InputError, SettingsError, nearest_names
+from gofstream.errors import GofstreamWarning, InputError, SettingsError, nearest_names
 from gofstream.execution import dask_workers, thread_workers
 from gofstream.io import Events, read
+from gofstream.io.choice import find, look
+from gofstream.io.define import Definitions
 from gofstream.settings import Device, Settings, preset
 
 Command = Callable[..., Any]
@@ -132,20 +135,36 @@ class Reading:
     memory: int
 
     def reference(
-        self, files: tuple[str, ...], progress: Progress, scratch: Path | None = None
+        self,
+        files: tuple[str, ...],
+        progress: Progress,
+        scratch: Path | None = None,
+        *,
+        simulated: tuple[str, ...] = (),
     ) -> Events:
-        """Read the reference: it may have weights, and too many rows for memory."""
+        """Read the reference: it may have weights, and too many rows for memory.
+
+        Parameters
+        ----------
+        files : of the reference.
+        progress, scratch : as for `gofstream.io.read`.
+        simulated : files of pool and signal. Where one of them has the column of weights, the
+            reference may do without; where none has it, the reference lacks it by mistake.
+        """
+        weight = self.weight
+        if simulated and self._has_weight(simulated):
+            weight = self._weight_in(files, "reference")
         return self._read(
             files,
             "reference",
             progress,
             self.columns,
-            weight=self.weight,
+            weight=weight,
             rows=self.rows,
             scratch=scratch,
         )
 
-    def like(
+    def simulated(
         self,
         reference: Events,
         files: tuple[str, ...],
@@ -153,8 +172,31 @@ class Reading:
         progress: Progress,
         scratch: Path | None = None,
     ) -> Events:
-        """Read events to be compared with the reference: the same columns, all rows."""
-        return self._read(files, name, progress, reference.sample.columns, scratch=scratch)
+        """Read a pool or a signal: the columns of the reference, all rows, and their weights."""
+        columns, weight = reference.sample.columns, self._weight_in(files, name)
+        return self._read(files, name, progress, columns, weight=weight, scratch=scratch)
+
+    def data(self, reference: Events, files: tuple[str, ...], progress: Progress) -> Events:
+        """Read data: the columns of the reference, all rows. Every observed event counts once."""
+        return self._read(files, "data", progress, reference.sample.columns)
+
+    def _has_weight(self, files: tuple[str, ...]) -> bool:
+        if self.weight is None:
+            return False
+        heads = look(find(files), self.tree, Definitions.read(self.define))
+        return any(self.weight in head.columns for head in heads)
+
+    def _weight_in(self, files: tuple[str, ...], name: str) -> str | None:
+        """Give the column of weights if the files have it, and warn if they do not."""
+        if self.weight is None or self._has_weight(files):
+            return self.weight
+        warnings.warn(
+            f"the {name} ({', '.join(files[:3])}) has no column {self.weight!r}: each of its "
+            "events counts once",
+            GofstreamWarning,
+            stacklevel=2,
+        )
+        return None
 
     def _read(
         self,
@@ -262,7 +304,11 @@ def with_reading(command: Command) -> Command:
     """Add the options that say how files are read; the command gets one `Reading`."""
     options = (
         click.option("--columns", type=Names(), help="Columns to test; default: all numbers."),
-        click.option("--weight", metavar="COLUMN", help="Event weights of the reference."),
+        click.option(
+            "--weight",
+            metavar="COLUMN",
+            help="Event weights, in the reference and in files of --pool and --signal.",
+        ),
         click.option("--tree", metavar="NAME", help="Tree, group or data set inside the files."),
         click.option("--where", metavar="CONDITION", help='Events to keep: "mll > 60 & pt2 > 20".'),
         define_option,

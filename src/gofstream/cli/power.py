@@ -78,9 +78,9 @@ def power(
     if not all(math.isfinite(rate) and rate > 0 for rate in rates):
         raise InputError(f"rates must be positive and finite, got {list(rates)}")
     with scratch_in(out) as scratch:
-        known, plan = planned(reference, running, reading, counting, scratch)
+        known, plan = planned(reference, running, reading, counting, scratch, signal)
         with running.bar("reading", "rows") as progress:
-            added = Pool(reading.like(known, signal, "signal", progress, scratch).sample)
+            added = Pool(reading.simulated(known, signal, "signal", progress, scratch).sample)
         added.check(max(rates) * float(plan.expected.sum()))
         with running.workers() as executor, running.bar("toys") as progress:
             found = power_study(

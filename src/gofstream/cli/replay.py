@@ -35,8 +35,8 @@ def replay(
         about = reader.about()
         with running.bar("reading", "rows") as progress:
             columns = reading.columns or tuple(about["columns"])
-            known = replace(reading, columns=columns).reference(reference, progress)
-            further = reading.like(known, pool, "pool", progress) if pool else None
+            known = replace(reading, columns=columns).reference(reference, progress, simulated=pool)
+            further = reading.simulated(known, pool, "pool", progress) if pool else None
         learner, _ = prepare_stream(
             known.sample,
             running.settings,

@@ -79,10 +79,10 @@ def test(
         return
     with scratch_in(out) as scratch:
         with running.bar("reading", "rows") as progress:
-            known = reading.reference((reference,), progress, scratch)
-            seen = reading.like(known, data, "data", progress)
             pool = counting.pool
-            further = reading.like(known, pool, "pool", progress, scratch) if pool else None
+            known = reading.reference((reference,), progress, scratch, simulated=pool)
+            seen = reading.data(known, data, progress)
+            further = reading.simulated(known, pool, "pool", progress, scratch) if pool else None
         with running.workers() as executor, running.bar(f"{counting.toys} toys") as progress:
             record = judge_events(
                 seen,

@@ -136,9 +136,9 @@ def watch(
     wanted = Alarming(**alarming)
     retention = Retention(keep, keep_last) if keep == "one" else Retention(keep)
     with running.bar("reading", "rows") as progress:
-        known = reading.reference((reference,), progress)
         pool = wanted.pool
-        further = reading.like(known, pool, "pool", progress) if pool else None
+        known = reading.reference((reference,), progress, simulated=pool)
+        further = reading.simulated(known, pool, "pool", progress) if pool else None
     learner, boundary = _calibrated(known, further, wanted, store, running)
     decoder = Decoder(
         known.sample.columns,
