@@ -24,8 +24,9 @@ from gofstream.sample import Sample
 from gofstream.stream.decode import Decoder
 from gofstream.stream.directory import Inbox
 from gofstream.stream.order import Order
-from gofstream.stream.pipe import frames, spool
+from gofstream.stream.pipe import deliver, frames, spool
 from gofstream.stream.sources import Arrival, Intake, Offers
+from syncs import assert_durable, recorded_syncs
 
 DECODER = Decoder(("x",))
 
@@ -140,6 +141,14 @@ def test_names_that_cannot_be(name: str | bytes, tmp_path: Path) -> None:
     assert str(got.value).isprintable()
     assert [path.name for path in inbox.iterdir()] == ["good.arrows"]
     assert [path.name for path in tmp_path.iterdir()] == ["inbox"]
+
+
+def test_a_frame_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bytes, then its name, then its folder are on the disk before the next frame is read."""
+    content = stream([1.0, 2.0], name="run-1")
+    steps = recorded_syncs(monkeypatch)
+    deliver(tmp_path, "run-1.arrows", content)
+    assert_durable(steps, tmp_path / "run-1.arrows", len(content))
 
 
 def test_the_same_frame_again(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from chaos.judge import everything
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from gofstream.errors import FormatError, InputError
+from gofstream.errors import FormatError, InputError, MemoryBudgetError
 from gofstream.report.run import standing
 from gofstream.sample import Sample
 from gofstream.scan.grid import ScanGrid
@@ -210,3 +210,18 @@ def test_sums_and_statistics_go_together(path: Path) -> None:
         with pytest.raises(InputError, match="or neither"):
             store.append(Entry(2, "b", "d", 0.0, 1, 1.0, statistics=(Statistic(RUN_SCAN, 0, 1.0),)))
         assert verify(store) == 1
+
+
+def test_a_grid_beyond_the_budget_is_refused() -> None:
+    """With the bytes that it takes and works with, before a run begins."""
+    made = grid(EPOCH)
+    needed = made.nbytes + made.work_bytes
+    for memory, fits in ((needed, True), (needed - 1, False)):
+        own = learner().settings.model_copy(update={"memory": memory})
+        small = replace(learner(), settings=own)
+        if fits:
+            assert Scans.begin(small, EPOCH).grid.nbytes == made.nbytes
+        else:
+            with pytest.raises(MemoryBudgetError, match="the scan's grid") as refused:
+                Scans.begin(small, EPOCH)
+            assert (refused.value.needed, refused.value.budget) == (needed, memory)

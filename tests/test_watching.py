@@ -23,6 +23,7 @@ from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
+from gofstream.stream import watching as watching_module
 from gofstream.stream.merge import Gathering, last_name, parts_of
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.order import Order
@@ -91,6 +92,33 @@ def test_applied_in_order_whatever_the_order_of_learning(tmp_path: Path, learner
     ) as monitor:
         alone = [monitor.apply(monitor.learn(n, samples[n], None, 0.0)).entry for n in names]
     assert [done.entry.statistics for done in seen] == [entry.statistics for entry in alone]
+
+
+def test_a_run_without_an_end_waits_for_the_next_batch(
+    tmp_path: Path, learner: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long nothing comes: only `stop` ends it."""
+    monkeypatch.setattr(watching_module, "QUIET", 0.05)
+    offers, stop, seen = Offers(), threading.Event(), list[Acknowledged]()
+    sample, begin = Sample.from_array(events(100, 1), ["x"]), time.monotonic()
+
+    def idle(lag: Lag) -> None:
+        if time.monotonic() - begin > 0.4 and not lag.waiting and not seen:
+            offers.offer("run-1", sample)
+
+    def see(done: Acknowledged, lag: Lag) -> None:
+        seen.append(done)
+        stop.set()
+
+    with (
+        Monitor.open(
+            tmp_path / "run", learner, None, Retention("sat"), epoch=10, window=2
+        ) as monitor,
+        thread_workers(1) as executor,
+    ):
+        watching = Watching(monitor, Intake(offers, Order(0.0)), executor)
+        watching.run(stop, see, idle=idle)
+    assert [done.entry.name for done in seen] == ["run-1"]
 
 
 def pieces(count: int) -> list[tuple[str, Sample, float]]:
