@@ -76,7 +76,10 @@ def test_weights_units_angles_and_carried_columns(tmp_path: Path) -> None:
     assert events.sample.columns == ("phi", "pt")
     assert events.sample.weights is not None
     assert events.sample.weights.tolist() == [1, 3]
-    assert (events.sample.periodic, dict(events.sample.units)) == ({"phi"}, {"pt": "GeV"})
+    assert (events.sample.periodic, dict(events.sample.units)) == (
+        {"phi": 2 * np.pi},
+        {"pt": "GeV"},
+    )
     assert np.array_equal(events.carried["m"], [np.nan, 5], equal_nan=True)
     with pytest.raises(ValueError, match="read-only"):
         events.carried["m"][0] = 1

@@ -304,10 +304,17 @@ def test_a_full_turn_changes_nothing() -> None:
     rng = np.random.default_rng(6)
     turn = np.column_stack([rng.uniform(-math.pi, math.pi, 2000), rng.normal(size=2000)])
     batch = turn[:200] * [1.0, 1.1]
-    moved = batch + np.array([2 * math.pi, 0.0])
+    moved = np.column_stack([batch[:, 0] % (2 * math.pi), batch[:, 1]])
     learner = prepared(ring(turn, periodic=True), expected=200.0)
     here, there = (learnt(learner, [ring(x, periodic=True)], [200.0]).fit.t for x in (batch, moved))
     np.testing.assert_allclose(there, here, rtol=1e-8)
+    degrees = [
+        Sample.from_array(x * [180 / math.pi, 1.0], ["phi", "y"], periodic={"phi": 360})
+        for x in (turn, moved)
+    ]
+    learner = prepared(degrees[0], expected=200.0)
+    there = learnt(learner, degrees[1:], [200.0]).fit.t
+    np.testing.assert_allclose(there, here, rtol=1e-4)
 
 
 def test_constant_column() -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -103,13 +104,68 @@ def test_a_sample_cannot_be_written(remake):
         sample.name = "other"
     with pytest.raises(TypeError):
         sample.units["x"] = "cm"
+    with pytest.raises(TypeError):
+        sample.periodic["x"] = 360
 
 
 def test_a_lone_string_is_one_name():
     """Not a series of one-letter names."""
     sample = Sample.from_array([0.1, 0.2], "phi", periodic="phi")
     assert sample.columns == ("phi",)
-    assert sample.periodic == {"phi"}
+    assert sample.periodic == {"phi": 2 * np.pi}
+
+
+def test_periods():
+    """A name is an angle in radians; a period is a number or a unit of angles."""
+    for one in ({"phi": 360}, {"phi": "360"}, {"phi": "deg"}, {"phi": np.float32(360)}):
+        sample = pickle.loads(pickle.dumps(Sample.from_array([-180, 359], "phi", periodic=one)))
+        assert sample.periodic == {"phi": 360}
+    for one in ("phi", ["phi"], {"phi": "rad"}):
+        assert Sample.from_array([-3, 6], "phi", periodic=one).periodic == {"phi": 2 * np.pi}
+    single = np.array([-np.pi, np.pi], np.float32) * np.float32(2)  # larger than 2π
+    assert float(Sample.from_array(single, "phi", periodic="phi").values.max()) > 2 * np.pi
+
+
+@pytest.mark.parametrize("period", [0, -360, np.nan, np.inf, "degrees", None, True, [360]])
+def test_what_is_no_period(period):
+    """The column and what was given are named, and what would do."""
+    with pytest.raises(InputError, match=r"'phi': .* is not a period; .* 'deg' \(360\)"):
+        Sample.from_array([1.0], "phi", periodic={"phi": period})
+
+
+def test_degrees_are_no_radians():
+    """Column, range, row and a way out are named; values may lie within one period of zero."""
+    phi = np.array([[0.0, 1.0], [0.0, 6.2], [0.0, -6.2], [0.0, -179.5], [0.0, 180.0]])
+    message = (
+        r"'MC', column 'phi': values from -179.5 to 180 do not fit the period 6.28319 \(radians\), "
+        r"which allows -6.28319 to 6.28319; .* --periodic phi=360 or periodic={'phi': 360}.*"
+        r"2 of 5 values do not fit, the first is -179.5 at row 3,"
+    )
+    with pytest.raises(RangeError, match=message):
+        Sample.from_array(phi, ["x", "phi"], periodic=["phi"], name="MC")
+    assert len(Sample.from_array(phi[:3], ["x", "phi"], periodic=["phi"])) == 3
+    with pytest.raises(RangeError, match="values from 0 to 25 do not fit the period 24, which"):
+        Sample.from_array([1, 25], "hour", periodic={"hour": 24})
+
+
+def test_data_in_degrees_for_a_reference_in_radians():
+    """Refused, also where the data say themselves that they are degrees."""
+    reference = Sample.from_array([-3.0, 3.0], "phi", periodic="phi", name="MC")
+    with pytest.raises(RangeError, match="'batch', column 'phi': values from 0 to 170 do not fit"):
+        match_columns(Sample.from_array([10.0, 170.0], "phi", name="batch"), reference)
+    degrees = Sample.from_array([1.0, 2.0], "phi", periodic={"phi": 360}, name="batch")
+    with pytest.raises(ColumnError, match="'batch', column 'phi' has the period 360, but 6"):
+        match_columns(degrees, reference)
+
+
+def test_radians_called_degrees():
+    """They span so little of a turn that it is said."""
+    phi = np.random.default_rng(1).uniform(-np.pi, np.pi, 50)
+    with pytest.warns(GofstreamWarning, match=r"'phi': its values.* --periodic phi or"):
+        check_reference(Sample.from_array(phi, "phi", periodic={"phi": 360}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_reference(Sample.from_array(np.degrees(phi), "phi", periodic={"phi": 360}))
 
 
 def test_share():
@@ -156,7 +212,7 @@ def test_digest_ignores_how_numbers_are_stored(values):
 
 @given(singles, st.data())
 def test_digest_sees_every_number_and_name(values, data):
-    """A changed value, name, angle or weight changes the digest, and so do weights at all."""
+    """A changed value, name, period or weight changes the digest, and so do weights at all."""
     row = data.draw(st.integers(0, values.shape[0] - 1))
     column = data.draw(st.integers(0, values.shape[1] - 1))
     columns = [f"c{j}" for j in range(values.shape[1])]
@@ -169,11 +225,12 @@ def test_digest_sees_every_number_and_name(values, data):
         Sample.from_array(values, columns).digest(),
         Sample.from_array(other_values, columns).digest(),
         Sample.from_array(values, other_columns).digest(),
-        Sample.from_array(values, columns, periodic=[columns[column]]).digest(),
+        Sample.from_array(values, columns, periodic={columns[column]: 3e38}).digest(),
+        Sample.from_array(values, columns, periodic={columns[column]: 2e38}).digest(),
         Sample.from_array(values, columns, weights=weights).digest(),
         Sample.from_array(values, columns, weights=other_weights).digest(),
     }
-    assert len(digests) == 6
+    assert len(digests) == 7
 
 
 def test_digest_is_stable():
@@ -184,6 +241,8 @@ def test_digest_is_stable():
         == Sample.from_array([[0.5, 0.0], [1.5, 2.0]], ["a", "b"], weights=[1, 2]).digest()
     )
     assert sample.digest() == "a0fd842e4df6746b887af94cc9ce8eb110df2bd6a78bd6540fea172d98739bae"
+    angle = Sample.from_array([[0.5, 1.0], [1.5, 2.0]], ["a", "b"], periodic=["b"])
+    assert angle.digest() == "59420514d2ac8bfca1fae973ff80808c8b66a516d3621f4aba3152ab2bc45471"
 
 
 # What a sample refuses
@@ -339,7 +398,7 @@ def test_columns_are_matched_by_name(reference):
     matched = match_columns(batch, reference)
     assert matched.columns == reference.columns
     assert matched.values.tolist() == [[3, 1, 0]]
-    assert matched.periodic == {"phi"}
+    assert matched.periodic == {"phi": 2 * np.pi}
     assert matched.units == {"pt": "GeV"}
     assert matched.name == "batch 1"
     assert match_columns(matched, reference) is matched

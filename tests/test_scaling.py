@@ -13,6 +13,8 @@ from gofstream.ratio.scaling import Scaling
 from gofstream.sample import Sample
 
 RULES = ["zscore", "published"]
+#: A period that all values drawn here fit.
+LONG = 1e31
 tables = hnp.arrays(
     np.float64, st.tuples(st.integers(1, 8), st.just(3)), elements=st.floats(-1e30, 1e30)
 )
@@ -69,6 +71,28 @@ def test_angles_become_cos_and_sin_in_their_place():
     )
     turned = Sample.from_columns({"a": x, "phi": x + 2 * np.pi, "b": 2 * x})
     np.testing.assert_allclose(scaling.apply(turned), scaled, atol=1e-12)
+    degrees = Sample.from_columns({"a": x, "phi": np.degrees(x), "b": 2 * x}, periodic={"phi": 360})
+    np.testing.assert_allclose(Scaling.learn(degrees).apply(degrees), scaled, atol=1e-12)
+
+
+@pytest.mark.parametrize("period", [2 * np.pi, 360.0, 24.0])
+def test_points_come_back_in_the_units_of_the_period(period):
+    """From the scaled point to the column, and for lengths along it."""
+    phi = np.linspace(-0.45, 0.45, 19)
+    reference = Sample.from_columns({"phi": phi * period, "a": phi}, periodic={"phi": period})
+    scaling = Scaling.learn(reference)
+    back = [scaling.invert(x) for x in scaling.apply(reference)]
+    np.testing.assert_allclose(back, reference.values, atol=1e-12 * period)
+    arc = scaling.lengths(0.1)[0] / period * 2 * np.pi
+    assert arc == pytest.approx(0.1 * scaling.scale[:2].max())
+
+
+def test_periods_in_files():
+    """Radians are names alone, as ever; of another period an older gofstream can make nothing."""
+    both = {"a": [0.0, 1.0], "phi": [1.0, 2.0]}
+    one = Scaling.learn(Sample.from_columns(both, periodic={"phi": 360, "a": "rad"}))
+    assert one.to_dict()["periodic"] == ["a", ["phi", 360.0]]
+    assert Scaling.from_dict(one.to_dict()).periodic == {"a": 2 * np.pi, "phi": 360.0}
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -78,8 +102,8 @@ def test_angles_become_cos_and_sin_in_their_place():
 )
 def test_weights_count_as_repeated_rows(rule, values, counts):
     """Also weights of zero."""
-    weighted = Sample.from_array(values, weights=counts * 0.3, periodic=["x1"])
-    repeated = Sample.from_array(np.repeat(values, counts, axis=0), periodic=["x1"])
+    weighted = Sample.from_array(values, weights=counts * 0.3, periodic={"x1": LONG})
+    repeated = Sample.from_array(np.repeat(values, counts, axis=0), periodic={"x1": LONG})
     one, other = Scaling.learn(weighted, rule), Scaling.learn(repeated, rule)
     np.testing.assert_allclose(one.shift, other.shift, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(one.scale, other.scale, rtol=1e-6, atol=1e-12)
@@ -89,10 +113,10 @@ def test_weights_count_as_repeated_rows(rule, values, counts):
 @given(values=tables)
 def test_round_trip(rule, values):
     """Through JSON, every bit comes back, and every scaling is fit to be applied."""
-    reference = Sample.from_array(values, periodic=["x1"])
+    reference = Sample.from_array(values, periodic={"x1": LONG})
     scaling = Scaling.learn(reference, rule)
     back = Scaling.from_dict(json.loads(json.dumps(scaling.to_dict())))
-    assert (back.columns, back.periodic, back.rule) == (reference.columns, {"x1"}, rule)
+    assert (back.columns, back.periodic, back.rule) == (reference.columns, {"x1": LONG}, rule)
     assert back.shift.tobytes() == scaling.shift.tobytes()
     assert back.scale.tobytes() == scaling.scale.tobytes()
     assert np.isfinite(scaling.apply(reference)).all()
@@ -143,6 +167,9 @@ def test_events_too_far_for_single_precision():
         {"columns": ["a"]},
         {"periodic": ["c"]},
         {"periodic": ["a"]},
+        {"periodic": [["a", 0.0]]},
+        {"periodic": [["a", "x"]]},
+        {"periodic": [["a"]]},
         {"shift": [0.0]},
         {"shift": [0.0, "x"]},
         {"shift": [0.0, float("nan")]},

@@ -16,10 +16,12 @@ from gofstream.sample import Sample, build, pieces
 
 # Below this many reference rows per data row the noise of the reference is felt in t.
 ROWS_PER_EVENT = 5
+# 2π is a smaller part of 360.
+LEAST_SPAN = 1 / 50
 
 
 def check_reference(reference: Sample) -> None:
-    """Refuse a reference too small to learn from, and warn of columns that never vary in it.
+    """Refuse a reference too small to learn from, and warn of columns that look wrong.
 
     Parameters
     ----------
@@ -34,7 +36,8 @@ def check_reference(reference: Sample) -> None:
     Warns
     -----
     GofstreamWarning
-        Once for each constant column.
+        Once for each constant column, and for each periodic one whose values span less than a
+        fiftieth of its period: radians given as degrees span less.
 
     Examples
     --------
@@ -49,7 +52,19 @@ def check_reference(reference: Sample) -> None:
             f"sample {reference.name!r} has {found}{counted}; a reference needs at least two, and "
             f"{ROWS_PER_EVENT} times as many as the data to be of use"
         )
-    for column in constant_values(reference):
+    extremes = _extremes(reference)
+    for column, (low, high) in extremes.items():
+        period = reference.periodic.get(column)
+        if period and low < high and high - low < period * LEAST_SPAN:
+            warnings.warn(
+                f"sample {reference.name!r}, column {column!r}: its values, from {low:.4g} to "
+                f"{high:.4g}, span less than a fiftieth of its period {period:.6g}; if they are "
+                f"radians, write --periodic {column} or periodic=[{column!r}]",
+                GofstreamWarning,
+                stacklevel=2,
+            )
+        if low != high:
+            continue
         warnings.warn(
             f"sample {reference.name!r}, column {column!r}: every reference event has the same "
             "value, so the column is kept unscaled; drop it if it carries no information",
@@ -125,7 +140,7 @@ def check_data(batches: Sequence[Sample], reference: Sample) -> list[Sample]:
 def match_columns(data: Sample, reference: Sample) -> Sample:
     """Give data the columns of the reference, in its order.
 
-    Columns that the reference does not have are left out. Which columns are angles is for the
+    Columns that the reference does not have are left out. Which columns are periodic is for the
     reference to say.
 
     Parameters
@@ -141,7 +156,7 @@ def match_columns(data: Sample, reference: Sample) -> Sample:
     Raises
     ------
     ColumnError
-        If a column is missing, or has different units in the two samples.
+        If a column is missing, or has different units or periods in the two samples.
     """
     missing = [column for column in reference.columns if column not in data.columns]
     if missing:
@@ -156,6 +171,12 @@ def match_columns(data: Sample, reference: Sample) -> Sample:
             raise ColumnError(
                 f"sample {data.name!r}, column {column!r} is in {here!r}, but in {there!r} in "
                 f"sample {reference.name!r}; convert one of them"
+            )
+        period, wanted = data.periodic.get(column), reference.periodic.get(column)
+        if period is not None and wanted is not None and period != wanted:
+            raise ColumnError(
+                f"sample {data.name!r}, column {column!r} has the period {period:.6g}, but "
+                f"{wanted:.6g} in sample {reference.name!r}; convert one of them"
             )
     if (data.columns, data.periodic) == (reference.columns, reference.periodic):
         return data
@@ -185,6 +206,11 @@ def constant_values(reference: Sample) -> dict[str, np.floating[Any]]:
     >>> list(constant_values(Sample.from_columns({"a": [1, 2], "b": [3, 3]})))
     ['b']
     """
+    return {c: low for c, (low, high) in _extremes(reference).items() if low == high}
+
+
+def _extremes(reference: Sample) -> dict[str, tuple[np.floating[Any], np.floating[Any]]]:
+    """Give the smallest and the largest value of each column, of the events that count."""
     low: Any = None
     for piece in counted_pieces(reference):
         values = piece.values
@@ -193,7 +219,7 @@ def constant_values(reference: Sample) -> dict[str, np.floating[Any]]:
         low, high = np.minimum(low, values.min(axis=0)), np.maximum(high, values.max(axis=0))
     if low is None:
         return {}
-    return {c: low[j] for j, c in enumerate(reference.columns) if low[j] == high[j]}
+    return {c: (low[j], high[j]) for j, c in enumerate(reference.columns)}
 
 
 def counted_pieces(sample: Sample) -> Iterator[Sample]:

@@ -26,6 +26,7 @@ from gofstream.errors import (
     nearest_names,
 )
 from gofstream.ondisk import OnDisk
+from gofstream.periods import TURN, Periodic, fits, misfit, outside, periods_of
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 #: Rows looked at together, where all are looked at: no temporary is as large as the sample.
@@ -52,7 +53,8 @@ class Sample:
     units
         Units of some or all columns.
     periodic
-        Columns that are angles in radians.
+        Columns that repeat, with their periods: ``{"phi": 360}``. Columns that are only named are
+        angles in radians. Values lie within one period of zero.
     name
         What error messages call this sample.
 
@@ -67,7 +69,7 @@ class Sample:
     columns: tuple[str, ...]
     weights: NDArray[np.float64] | None = None
     units: Mapping[str, str] = field(default_factory=dict)
-    periodic: frozenset[str] = frozenset()
+    periodic: Mapping[str, float] = field(default_factory=dict)
     name: str = "sample"
 
     def __post_init__(self) -> None:
@@ -81,7 +83,7 @@ class Sample:
             self.columns,
             self.weights,
             dict(self.units),
-            self.periodic,
+            dict(self.periodic),
             self.name,
         )
 
@@ -93,7 +95,7 @@ class Sample:
         *,
         weights: ArrayLike | None = None,
         units: Mapping[str, str] | None = None,
-        periodic: Iterable[str] = (),
+        periodic: Periodic = (),
         name: str = "sample",
     ) -> Sample:
         """Make a sample from a matrix of events, or from one column of numbers.
@@ -127,7 +129,7 @@ class Sample:
         *,
         weights: ArrayLike | None = None,
         units: Mapping[str, str] | None = None,
-        periodic: Iterable[str] = (),
+        periodic: Periodic = (),
         name: str = "sample",
     ) -> Sample:
         """Make a sample from one array per column.
@@ -198,8 +200,12 @@ class Sample:
         >>> single.digest() == Sample.from_array([0.5, 1.5]).digest()
         True
         """
-        angular = [column in self.periodic for column in self.columns]
-        header = [self.columns, angular, len(self), self.weights is not None]
+        header = [
+            self.columns,
+            [self._repeats(column) for column in self.columns],
+            len(self),
+            self.weights is not None,
+        ]
         sha = hashlib.sha256(json.dumps(header).encode())
         for array in (self.values,) if self.weights is None else (self.values, self.weights):
             for part in pieces(len(self)):
@@ -207,6 +213,11 @@ class Sample:
                 block = array[part].astype("<f8") + 0.0
                 sha.update(block.astype("<f8").tobytes())
         return sha.hexdigest()
+
+    def _repeats(self, column: str) -> bool | float:
+        """Give the period; False for none, True for radians, as digests always had it."""
+        period = self.periodic.get(column)
+        return period == TURN or period or False
 
     def take(
         self,
@@ -272,7 +283,7 @@ def build(
     columns: Sequence[str],
     weights: ArrayLike | None,
     units: Mapping[str, str] | None,
-    periodic: Iterable[str],
+    periodic: Periodic,
     name: str,
     *,
     copy: bool,
@@ -299,7 +310,7 @@ def _seal(sample: Sample, *, copy: bool, known: bool = False) -> None:
         values = np.array(_real(values, where), order="C", copy=True if copy else None)
         values.flags.writeable = False
     columns = _names(sample.columns)
-    periodic = frozenset(_names(sample.periodic))
+    periodic = periods_of(sample.periodic)
     _check_columns(values, columns, where)
     for kind, named in (("unit", sample.units), ("periodic", sorted(periodic))):
         for column in named:
@@ -309,7 +320,7 @@ def _seal(sample: Sample, *, copy: bool, known: bool = False) -> None:
                     f"{nearest_names(column, columns)}"
                 )
     if not known:
-        _check_values(values, columns, where)
+        _check_values(values, columns, periodic, where)
     weights = sample.weights
     if weights is not None:
         weights = np.array(_real(weights, f"{where}, weights"), np.float64)
@@ -320,7 +331,7 @@ def _seal(sample: Sample, *, copy: bool, known: bool = False) -> None:
         "columns": columns,
         "weights": weights,
         "units": MappingProxyType(dict(sample.units)),
-        "periodic": periodic,
+        "periodic": MappingProxyType(periodic),
     }
     for key, content in sealed.items():
         object.__setattr__(sample, key, content)
@@ -382,14 +393,20 @@ def _check_columns(values: NDArray[np.floating[Any]], columns: tuple[str, ...], 
         raise ColumnError(f"{where}: there are no columns; give at least one")
 
 
-def _check_values(values: NDArray[np.floating[Any]], columns: tuple[str, ...], where: str) -> None:
-    largest = np.zeros(len(columns))
+def _check_values(
+    values: NDArray[np.floating[Any]],
+    columns: tuple[str, ...],
+    periodic: Mapping[str, float],
+    where: str,
+) -> None:
+    low, high = np.zeros(len(columns)), np.zeros(len(columns))
     # The extremes of a column tell whether all is well.
     with np.errstate(invalid="ignore"):
         for part in pieces(len(values)):
             piece = values[part]
-            largest = np.maximum(largest, np.maximum(piece.max(axis=0), -piece.min(axis=0)))
-    for column, extreme, j in zip(columns, largest, range(len(columns)), strict=True):
+            low, high = np.minimum(low, piece.min(axis=0)), np.maximum(high, piece.max(axis=0))
+    for j, column in enumerate(columns):
+        extreme = max(-low[j], high[j])
         if not np.isfinite(extreme):
             found = _first(values, j, lambda x: ~np.isfinite(x))
             raise NonFiniteError(
@@ -403,6 +420,13 @@ def _check_values(values: NDArray[np.floating[Any]], columns: tuple[str, ...], w
                 f"{where}, column {column!r}: {found[0]} of {len(values)} values overflow float32, "
                 f"the first is {found[2]} at row {found[1]} (counted from 0); use a larger unit, "
                 "or drop events that hold a filler value"
+            )
+        if column in periodic and not fits(low[j], high[j], periodic[column]):
+            found = _first(values, j, outside(periodic[column]))
+            raise RangeError(
+                f"{where}, column {column!r}: {misfit(low[j], high[j], column, periodic[column])} "
+                f"({found[0]} of {len(values)} values do not fit, the first is {found[2]} at row "
+                f"{found[1]}, counted from 0)"
             )
 
 

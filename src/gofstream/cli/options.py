@@ -24,6 +24,7 @@ from gofstream.execution import dask_workers, thread_workers
 from gofstream.io import Events, read
 from gofstream.io.choice import find, look
 from gofstream.io.define import Definitions
+from gofstream.periods import periods_of
 from gofstream.settings import Device, Settings, preset
 
 Command = Callable[..., Any]
@@ -46,6 +47,32 @@ class Names(click.ParamType[tuple[str, ...]]):
         if not all(names):
             self.fail("give names separated by commas, and no empty one", param, ctx)
         return names
+
+
+class Periods(click.ParamType[dict[str, float]]):
+    """Periodic columns: phi for radians, phi=360 or phi=deg for another period."""
+
+    name = "a,b=360,…"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> dict[str, float]:
+        """Split at commas and equal signs; a list or table from a file is taken as it is."""
+        if isinstance(value, Mapping):
+            pairs = list(value.items())
+        else:
+            items = value.split(",") if isinstance(value, str) else map(str, value)
+            pairs = [
+                (name, period or "rad") for name, _, period in (x.partition("=") for x in items)
+            ]
+        names = [str(name).strip() for name, _ in pairs]
+        if not all(names) or len(set(names)) < len(names):
+            self.fail(
+                "name each periodic column once, separated by commas: phi,dphi=360", param, ctx
+            )
+        given = [x.strip() if isinstance(x, str) else x for _, x in pairs]
+        try:
+            return periods_of(dict(zip(names, given, strict=True)))
+        except InputError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Definition(click.ParamType[tuple[str, str]]):
@@ -129,7 +156,7 @@ class Reading:
     where: str | None
     define: Mapping[str, str]
     rows: int | None
-    periodic: tuple[str, ...]
+    periodic: Mapping[str, float]
     carry: tuple[str, ...]
     seed: int
     memory: int
@@ -291,6 +318,16 @@ def define_option(command: Command) -> Command:
     )(command)
 
 
+def periodic_option(command: Command) -> Command:
+    """Add the option for columns that repeat."""
+    return click.option(
+        "--periodic",
+        type=Periods(),
+        default=(),
+        help="Columns that are angles in radians, or repeat with another period: phi=360.",
+    )(command)
+
+
 def _by_name(
     context: click.Context, param: click.Parameter, pairs: tuple[tuple[str, str], ...]
 ) -> dict[str, str]:
@@ -315,7 +352,7 @@ def with_reading(command: Command) -> Command:
         click.option(
             "--rows", type=click.IntRange(min=1), help="Reference rows to keep, at random."
         ),
-        click.option("--periodic", type=Names(), default=(), help="Columns that are angles."),
+        periodic_option,
         click.option("--carry", type=Names(), default=(), help="Columns to show, not to test."),
     )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import click
 
-from gofstream.cli.options import Names, Size
+from gofstream.cli.options import Size, periodic_option
 from gofstream.errors import InputError, missing_extra
 from gofstream.io import read
 from gofstream.sample import Sample
@@ -44,7 +45,7 @@ from gofstream.stream.reader import Reader
 )
 @click.option("--reference", metavar="FILE", help="The reference, to show the learnt ratio on it.")
 @click.option("--weight", metavar="COLUMN", help="Event weights of the reference.")
-@click.option("--periodic", type=Names(), default=(), help="Columns that are angles.")
+@periodic_option
 @click.option("--log", type=click.Choice(["lines", "json"]), default="lines", show_default=True)
 def serve(
     store: Path,
@@ -57,7 +58,7 @@ def serve(
     waiting: int,
     reference: str | None,
     weight: str | None,
-    periodic: tuple[str, ...],
+    periodic: Mapping[str, float],
     log: Literal["lines", "json"],
 ) -> None:
     """Show a run on a page that keeps itself up to date.
@@ -89,7 +90,7 @@ def serve(
         )
 
 
-def _reference(store: Path, path: str, weight: str | None, periodic: tuple[str, ...]) -> Sample:
+def _reference(store: Path, path: str, weight: str | None, periodic: Mapping[str, float]) -> Sample:
     """Read the reference, and see that it is the one of the run."""
     with Reader(store) as reader:
         about = reader.about()

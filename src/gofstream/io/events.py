@@ -18,6 +18,7 @@ from gofstream.io.expression import parse
 from gofstream.io.gather import Wanted, gather
 from gofstream.io.kept import Draw
 from gofstream.io.table import check_unique
+from gofstream.periods import Periodic
 from gofstream.sample import Sample, build
 
 
@@ -63,7 +64,7 @@ def read(
     where: str | None = None,
     define: Mapping[str, str] | None = None,
     rows: int | None = None,
-    periodic: Iterable[str] = (),
+    periodic: Periodic = (),
     carry: Sequence[str] = (),
     units: Mapping[str, str] | None = None,
     memory: int = 4 * 1024**3,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.checks import counted_pieces
-from gofstream.errors import ColumnError, EmptyError, FormatError, RangeError
+from gofstream.errors import ColumnError, EmptyError, FormatError, InputError, RangeError
+from gofstream.periods import TURN, periods_of
 from gofstream.sample import Sample
 
 Rule = Literal["zscore", "published"]
@@ -24,12 +25,13 @@ LARGEST = 1e6
 class Scaling:
     """How columns become features: (column - shift) / scale.
 
-    An angle φ becomes two features, cos φ and sin φ, in its place.
+    A periodic column φ becomes two features in its place, the cosine and sine of the angle that φ
+    is in radians: cos(2π φ / period) and sin(2π φ / period).
 
     Parameters
     ----------
     columns, periodic
-        The columns this was learnt on, and which of them are angles.
+        The columns this was learnt on, and the periods of those that repeat.
     shift, scale
         One number per feature.
     rule
@@ -37,7 +39,7 @@ class Scaling:
     """
 
     columns: tuple[str, ...]
-    periodic: frozenset[str]
+    periodic: Mapping[str, float]
     shift: NDArray[np.float64]
     scale: NDArray[np.float64]
     rule: Rule
@@ -74,7 +76,9 @@ class Scaling:
             for found, (_, angular) in zip(_moments(reference), _names(reference), strict=True)
         ]
         shift, scale = np.array(pairs).T
-        return cls(reference.columns, reference.periodic, _sealed(shift), _sealed(scale), rule)
+        return cls(
+            reference.columns, dict(reference.periodic), _sealed(shift), _sealed(scale), rule
+        )
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -147,7 +151,7 @@ class Scaling:
         for column in self.columns:
             if column in self.periodic:
                 cosine, sine = next(features), next(features)
-                found.append(np.arctan2(sine, cosine))
+                found.append(np.arctan2(sine, cosine) * self.per_radian(column))
             else:
                 found.append(next(features))
         return np.array(found)
@@ -160,7 +164,18 @@ class Scaling:
         >>> Scaling.learn(Sample.from_array([10.0, 30.0])).lengths(0.5)
         array([5.])
         """
-        return width * self.by_column(self.scale)
+        return width * self.by_column(self.scale) * [*map(self.per_radian, self.columns)]
+
+    def per_radian(self, column: str) -> float:
+        """Give what a radian of the angle is in units of a periodic column; 1 for any other.
+
+        Examples
+        --------
+        >>> sample = Sample.from_array([90.0, -90.0], "phi", periodic={"phi": 360})
+        >>> round(Scaling.learn(sample).per_radian("phi"), 3)
+        57.296
+        """
+        return self.periodic.get(column, TURN) / TURN
 
     def by_column(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give one number for each column, from one for each feature: an angle gets the larger.
@@ -182,7 +197,11 @@ class Scaling:
         """Write as plain lists and strings, from which `from_dict` restores every bit."""
         return {
             "columns": list(self.columns),
-            "periodic": sorted(self.periodic),
+            # Only a name for radians, as in older files; other periods these cannot misread.
+            "periodic": [
+                name if period == TURN else [name, period]
+                for name, period in sorted(self.periodic.items())
+            ],
             "shift": self.shift.tolist(),
             "scale": self.scale.tolist(),
             "rule": self.rule,
@@ -211,20 +230,20 @@ class Scaling:
         try:
             scaling = cls(
                 tuple(map(str, stored["columns"])),
-                frozenset(map(str, stored["periodic"])),
+                _stored_periods(stored["periodic"]),
                 _sealed(np.array(stored["shift"], np.float64)),
                 _sealed(np.array(stored["scale"], np.float64)),
                 stored["rule"],
             )
             features = (len(scaling.feature_names),)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, InputError) as error:
             raise FormatError(
                 f"stored scaling cannot be read ({type(error).__name__}: {error}); the file is "
                 "damaged or not a gofstream model, so write it again"
             ) from error
         sound = (
             scaling.rule in get_args(Rule)
-            and scaling.periodic <= set(scaling.columns)
+            and set(scaling.periodic) <= set(scaling.columns)
             and scaling.shift.shape == scaling.scale.shape == features
             and bool(np.isfinite(scaling.shift).all() and np.isfinite(scaling.scale).all())
             and bool((scaling.scale > 0).all())
@@ -275,8 +294,14 @@ class ScaledRows:
         return self.scaling.apply(self.sample, rows)
 
 
+def _stored_periods(stored: Sequence[str | tuple[str, float]]) -> dict[str, float]:
+    """Read names, of angles in radians, and pairs of name and period."""
+    each = [(item, TURN) if isinstance(item, str) else item for item in stored]
+    return periods_of({str(name): period for name, period in each})
+
+
 def _names(columns: Sample | Scaling) -> Iterator[tuple[str, bool]]:
-    """Name one feature after another, and tell whether it comes from an angle."""
+    """Name one feature after another, and tell whether it comes from a periodic column."""
     for column in columns.columns:
         if column in columns.periodic:
             yield f"cos {column}", True
@@ -292,6 +317,7 @@ def _features(
     for j, column in enumerate(columns.columns):
         own = values[:, j].astype(np.float64)
         if column in columns.periodic:
+            own *= TURN / columns.periodic[column]  # exactly one for radians
             yield np.cos(own)
             yield np.sin(own)
         else:

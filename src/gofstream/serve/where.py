@@ -57,7 +57,7 @@ class Points:
             raise InputError(
                 f"reference {reference.name!r} is not the one of this run: its digest is "
                 f"{reference.digest()[:12]}, that of the run {model.reference[:12]}; give the same "
-                "file, columns, weights and angles, or leave --reference out"
+                "file, columns, weights and periods, or leave --reference out"
             )
         some = reference
         if len(reference) > ROWS:
@@ -89,7 +89,7 @@ class Points:
 
 
 def unscaled(scaling: Scaling, features: Floats) -> Floats:
-    """Turn features back into columns; an angle lies between -π and π.
+    """Turn features back into columns; a periodic one lies within half a period of 0.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def unscaled(scaling: Scaling, features: Floats) -> Floats:
     )
     return np.column_stack(
         [
-            np.arctan2(plain[f"sin {name}"], plain[f"cos {name}"])
+            np.arctan2(plain[f"sin {name}"], plain[f"cos {name}"]) * scaling.per_radian(name)
             if name in scaling.periodic
             else plain[name]
             for name in scaling.columns
