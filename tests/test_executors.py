@@ -44,6 +44,7 @@ from gofstream.scan.grid import ScanGrid
 from gofstream.scan.summary import ScanSummary
 from gofstream.scan.tree import GROUP, scan_batches
 from gofstream.toys.farm import _Farm
+from gofstream.toys.memory import RunMemory
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.scanning import ScanPass
 from gofstream.toys.sources import Simulator
@@ -326,7 +327,9 @@ def test_workers_that_join_later_get_work(monkeypatch: pytest.MonkeyPatch) -> No
     """A batch system starts its jobs one after another: two blocks for each that is there."""
     monkeypatch.setattr("gofstream.toys.farm._work", lambda *_: (np.zeros((1, 6, 4)), 0))
     executor = Growing()
-    found = [block for block, _ in _Farm(small_plan(), executor).made(0, list(range(30)))]
+    found = [
+        block for block, _ in _Farm(small_plan(), executor, RunMemory()).made(0, list(range(30)))
+    ]
     assert sorted(found) == list(range(30))
     assert executor.most == 10  # 2, 4, 6, 8 and 10 make 30
 

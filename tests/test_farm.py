@@ -28,7 +28,8 @@ from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
-from gofstream.toys.farm import Job, _memory, run
+from gofstream.toys.farm import Job, run
+from gofstream.toys.memory import WorkerMemory
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.scanning import ScanPass
 from gofstream.toys.sources import Simulator
@@ -267,10 +268,10 @@ def test_features_of_another_budget_are_not_used_again() -> None:
     settings = plan.learner.settings.changed(memory=2_000_000)
     tight = replace(plan, learner=replace(plan.learner, settings=settings))
     assert plan.about() == tight.about()
-    first = _memory.shared(plan, 0.4)
-    assert _memory.shared(plan, 0.4) is first
-    assert _memory.shared(tight, 0.4) is not first
-    _memory.clear()
+    memory = WorkerMemory()
+    first = memory.shared(plan, 0.4)
+    assert memory.shared(plan, 0.4) is first
+    assert memory.shared(tight, 0.4) is not first
 
 
 @pytest.mark.parametrize("one_step", [False, True])

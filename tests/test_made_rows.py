@@ -27,8 +27,8 @@ from gofstream.ratio.objective import Block
 from gofstream.ratio.solver import Fit, fit, fit_bytes
 from gofstream.sample import Sample
 from gofstream.settings import Settings
-from gofstream.toys.farm import _Farm, _memory
 from gofstream.toys.growing import growing_statistics
+from gofstream.toys.memory import RunMemory
 from gofstream.toys.permutation import PermutationPlan
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator
@@ -302,9 +302,8 @@ def test_blocks_that_are_a_little_smaller_than_planned() -> None:
     source = Simulator(lambda count, own: own.normal(size=(count, 5)))
     plan = ReferencePlan(tight, source, "normal", expected[:4], 1, with_scan=False)
     assert plan.toys_per_block == 8
-    with thread_workers(4) as executor:
-        assert _Farm(plan, executor)._fitting(1.0)[0] == 1
-        _memory.clear()
+    with RunMemory() as memory:
+        assert memory.shared(plan, 1.0, workers=4)[1] == 1
 
 
 def test_a_single_step_needs_the_whole_reference() -> None:
@@ -425,9 +424,8 @@ def test_the_same_table(tmp_path: Path) -> None:
             path = tmp_path / f"{memory}-{count}.null"
             with thread_workers(count) as executor:
                 found.append(calibrate(plan, 8, path, executor).table.t)
-                shared = (math.inf, 1) if made is None else (1, count)
-                assert _Farm(plan, executor)._fitting(0.1) == shared
-                _memory.clear()  # as a run does
+            with RunMemory() as memory:
+                assert memory.shared(plan, 0.1, count)[1] == (count if made is None else 1)
     np.testing.assert_allclose(found[2], found[0], rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(found[1], found[0])
     np.testing.assert_array_equal(found[3], found[2])

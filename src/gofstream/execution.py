@@ -42,7 +42,39 @@ Done = TypeVar("Done")
 
 def cores() -> int:
     """Count the cores this process may use."""
-    return len(os.sched_getaffinity(0))
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS, nor on Windows
+        return os.cpu_count() or 1
+
+
+class _OneBlasThread:
+    """One BLAS thread while any number of `with` blocks, which may overlap, is inside.
+
+    The number of BLAS threads belongs to the process. If each block restored what it found, one
+    that begins inside another and ends after it would leave one thread for good.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._limits: threadpool_limits | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limits = threadpool_limits(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._limits is not None:
+                self._limits.restore_original_limits()
+                self._limits = None
+
+
+one_blas_thread = _OneBlasThread()
 
 
 @contextmanager
@@ -60,7 +92,12 @@ def thread_workers(count: int | None = None) -> Iterator[Executor]:
     """
     count, stop = count or cores(), threading.Event()
     pool = ThreadPoolExecutor(count, initializer=setattr, initargs=(_this_thread, "stop", stop))
-    with threadpool_limits(limits=1), pool as executor, use_hands(count):
+    with (
+        one_blas_thread,
+        threadpool_limits(limits=1, user_api="openmp"),  # a number that each thread has
+        pool as executor,
+        use_hands(count),
+    ):
         try:
             yield executor
         except BaseException:

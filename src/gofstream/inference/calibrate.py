@@ -19,6 +19,7 @@ from gofstream.inference.result import VERDICTS, StatisticResult, TestResult, co
 from gofstream.sample import Sample
 from gofstream.statistics import STATISTICS
 from gofstream.toys.farm import Job, run
+from gofstream.toys.memory import RunMemory
 from gofstream.toys.plan import Plan, check_sizes
 from gofstream.toys.scanning import SCAN
 
@@ -64,7 +65,10 @@ class Calibration:
             )
         check_sizes(plan, batches)
         widths = plan.learner.widths
-        learnt = tuple(plan.observe(plan.shared(width), width, batches) for width in widths)
+        with RunMemory() as memory:
+            learnt = tuple(
+                plan.observe(memory.shared(plan, width)[0], width, batches) for width in widths
+            )
         scanned = plan.scan(batches)
         by_width = np.stack([found.t[:, -1] for found in learnt], axis=1)
         t = dict(zip(STATISTICS, by_width, strict=True)) | {SCAN: scanned.t[-1:]}

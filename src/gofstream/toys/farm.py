@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import (
@@ -20,9 +19,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.errors import StoppedError, refuse_beyond
+from gofstream.errors import StoppedError
 from gofstream.execution import concurrency, in_this_process, pack, use_hands, worker_died
-from gofstream.ratio.features import Features
+from gofstream.toys.memory import RunMemory, WorkerMemory, recomputes_rows
 from gofstream.toys.plan import Blocks
 
 Floats = NDArray[np.float64]
@@ -100,24 +99,26 @@ def run(
     StoppedError
         On Ctrl-C, when a worker dies, or when a block cannot be kept; those done before are.
     """
-    todo = [(job, _Farm(job.plan, executor), job.missing()) for job in jobs]
+    memory = RunMemory()
+    todo = [(job, _Farm(job.plan, executor, memory), job.missing()) for job in jobs]
     total = sum(job.blocks for job in jobs)
     done = total - sum(len(missing) for _, _, missing in todo)
     progress(done, total)
     try:
-        for which in range(max(len(job.plan.passes) for job in jobs)):
-            for job, farm, missing in todo:
-                for block, made in farm.made(which, [b for w, b in missing if w == which]):
-                    try:
-                        job.sink.put(which, block, *made)
-                    except OSError as error:
-                        raise _stopped(f"{error}: ", done, total) from error
-                    done += 1
-                    progress(done, total)
+        with memory:
+            for which in range(max(len(job.plan.passes) for job in jobs)):
+                for job, farm, missing in todo:
+                    for block, made in farm.made(which, [b for w, b in missing if w == which]):
+                        try:
+                            job.sink.put(which, block, *made)
+                        except OSError as error:
+                            raise _stopped(f"{error}: ", done, total) from error
+                        done += 1
+                        progress(done, total)
     except KeyboardInterrupt as stop:
         raise _stopped("", done, total) from stop
     finally:
-        _memory.clear()
+        _worker.forget(farm.name for _, farm, _ in todo)  # of an executor in this process
 
 
 def _stopped(why: str, done: int, blocks: int) -> StoppedError:
@@ -135,8 +136,8 @@ class _Farm:
     in the middle of a run is thus served like any other.
     """
 
-    def __init__(self, plan: Blocks, executor: Executor) -> None:
-        self.plan, self.executor = plan, executor
+    def __init__(self, plan: Blocks, executor: Executor, memory: RunMemory) -> None:
+        self.plan, self.executor, self.memory = plan, executor, memory
         self.name = uuid.uuid4().hex
         self.local = in_this_process(executor)
         self.parcel: Any = None
@@ -149,7 +150,7 @@ class _Farm:
         if not blocks:
             return
         which = self.plan.passes[index]
-        fitting, hands = self._fitting(which)
+        fitting, submit = self._pass(which)
         waiting = blocks[::-1]
         tries = dict.fromkeys(blocks, 0)
         running: dict[Future[Made], int] = {}
@@ -159,7 +160,7 @@ class _Farm:
                 at_once = min(fitting, 2 * concurrency(self.executor))
                 while waiting and len(running) < at_once:
                     block = waiting.pop()
-                    running[self._submit(which, block, tries[block], hands)] = block
+                    running[submit(block, tries[block])] = block
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     block = running.pop(future)
                     result = self._result(future, last=tries[block] == ATTEMPTS)
@@ -172,35 +173,38 @@ class _Farm:
             for future in running:
                 future.cancel()
 
-    def _fitting(self, which: Any) -> tuple[float, int]:
-        """Blocks that may be with the executor at a time, and hands that each of them has.
+    def _pass(self, which: Any) -> tuple[float, Callable[[int, int], Future[Made]]]:
+        """Prepare a pass: blocks that may be with the executor at a time, and what submits one.
 
-        As many blocks as the memory budget allows; but if rows of the reference are made in every
-        pass, one, which all threads share: they would make the same rows for two.
+        As many blocks as the memory budget allows; but if rows of the reference are recomputed in
+        every pass, one, which all threads share: two would recompute the same rows.
         """
-        if not self.local:
-            return math.inf, 1  # each worker has a process, and the budget, of its own
-        common = _memory.shared(self.plan, which)
-        shared, block = self.plan.memory(common)
-        budget = self.plan.learner.settings.memory
-        refuse_beyond(budget, shared + block, "what toys share and one block of them")
-        fitting = (budget - shared) // max(1, block)
-        if isinstance(common, Features) and common.made is not None:
-            return 1, concurrency(self.executor)
-        # Those that wait for a thread take no memory.
-        return (fitting if fitting < concurrency(self.executor) else math.inf), 1
+        if not self.local:  # each worker has a process, and the budget, of its own
 
-    def _submit(self, which: Any, block: int, tried: int, hands: int) -> Future[Made]:
-        # What was tried before is an argument, since a cluster takes equal calls for the same one.
-        plan = self._plan(tried)
+            def send(block: int, tried: int) -> Future[Made]:
+                # What was tried before is an argument, since a cluster takes equal calls for the
+                # same one.
+                return self._submit(_work, self.name, self._plan(tried), which, block, tried)
+
+            return math.inf, send
+        workers = concurrency(self.executor)
+        shared, fitting = self.memory.shared(self.plan, which, workers)
+        one = recomputes_rows(shared)
+        inner_threads = workers if one else 1
+
+        def start(block: int, tried: int) -> Future[Made]:
+            return self._submit(_work_here, self.plan, shared, which, block, inner_threads)
+
+        # Those that wait for a thread take no memory.
+        return (fitting if one or fitting < workers else math.inf), start
+
+    def _submit(self, work: Callable[..., Made], *arguments: Any) -> Future[Made]:
         try:
-            return self.executor.submit(_work, self.name, plan, which, block, tried, hands)
+            return self.executor.submit(work, *arguments)
         except BrokenExecutor as error:
             raise _lost("a worker died") from error
 
     def _plan(self, tried: int) -> Any:
-        if self.local:
-            return self.plan
         if not tried:
             return None
         if self.parcel is None:
@@ -229,43 +233,16 @@ def _lost(what: str) -> StoppedError:
     )
 
 
-class _Memory:
-    """What a worker keeps between blocks: the plan of the latest run, and the latest features."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._plan: tuple[str, Blocks | None] = ("", None)
-        self._shared: tuple[Any, Any] = (None, None)
-
-    def plan(self, name: str, sent: Blocks | None) -> Blocks | None:
-        """Look up the plan of a run, or keep the one that was sent."""
-        if sent is not None:
-            self._plan = (name, sent)
-            return sent  # another run in this process may replace it at any time
-        known, plan = self._plan
-        return plan if known == name else None
-
-    def shared(self, plan: Blocks, which: Any) -> Any:
-        """Make what blocks of this pass share, once for each reference, not for each block."""
-        settings = plan.learner.settings  # of which `about` leaves out what changes no number
-        key = (type(plan).__name__, plan.learner.about(), settings.memory, settings.device, which)
-        with self._lock:
-            if self._shared[0] != key:
-                self._shared = (None, None)  # never hold two
-                self._shared = (key, plan.shared(which))
-            return self._shared[1]
-
-    def clear(self) -> None:
-        """Forget everything, when a run ends in this process."""
-        with self._lock:  # another run may be about to use what is shared
-            self._plan, self._shared = ("", None), (None, None)
+_worker = WorkerMemory()
 
 
-_memory = _Memory()
+def _work(name: str, sent: Blocks | None, which: Any, block: int, tried: int) -> Made:
+    """Make one block in a worker that keeps what blocks share."""
+    plan = _worker.plan(name, sent)
+    return None if plan is None else plan.block(_worker.shared(plan, which), which, block)
 
 
-def _work(name: str, sent: Blocks | None, which: Any, block: int, tried: int, hands: int) -> Made:
-    """Make one block, in whatever process this is."""
-    plan = _memory.plan(name, sent)
-    with use_hands(hands):
-        return None if plan is None else plan.block(_memory.shared(plan, which), which, block)
+def _work_here(plan: Blocks, shared: Any, which: Any, block: int, inner_threads: int) -> Made:
+    """Make one block in a thread of this process."""
+    with use_hands(inner_threads):
+        return plan.block(shared, which, block)

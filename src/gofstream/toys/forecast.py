@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from gofstream.errors import InputError
-from gofstream.execution import cores, thread_workers
+from gofstream.execution import cores, one_blas_thread, thread_workers
 from gofstream.ratio.centres import Centres, default_count, reduce_centres
 from gofstream.ratio.features import (
     Features,
@@ -156,7 +155,7 @@ def forecast(
     found = []
     for number, width in enumerate(learner.widths):
         progress(number, len(learner.widths))
-        with threadpool_limits(limits=1):
+        with one_blas_thread:
             found.append(_at_width(wanted, learner, sizes, width, together))
     progress(len(found), len(found))
     blocks = -(-wanted.toys // together)
