@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
+from gofstream.errors import StoppedError
 from gofstream.execution import thread_workers
 from gofstream.io import read
 from gofstream.ratio.learner import Learner
@@ -24,6 +26,8 @@ from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
 from gofstream.stream import watching as watching_module
+from gofstream.stream.decode import Decoder
+from gofstream.stream.directory import Inbox
 from gofstream.stream.merge import Gathering, last_name, parts_of
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.order import Order
@@ -476,6 +480,95 @@ def test_arrow_frames_from_a_pipe(folder: Path, tmp_path: Path) -> None:
     assert b"frame 3" in done.stderr
     with Reader(tmp_path / "run.gofs") as reader:
         assert [entry.state for entry in reader.entries()] == ["learnt", "learnt"]
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+def test_stopped_while_it_reads_standard_input(
+    folder: Path, tmp_path: Path, sign: signal.Signals
+) -> None:
+    """With half a frame read, and the writer still there: an orderly end that says what stands."""
+    inbox, store = tmp_path / "in", tmp_path / "run.gofs"
+    line = command(folder, inbox, store, "--stdin", "--patience", "0", "--json")
+    line[line.index("--false-alarm-every") + 1] = "0"
+    table, sink = pa.table({"x": events(100, 1)[:, 0]}), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    content = sink.getvalue().to_pybytes()
+    pipe = subprocess.PIPE
+    with subprocess.Popen(line, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(len(content).to_bytes(8, "little") + content)
+        process.stdin.write(len(content).to_bytes(8, "little") + content[:500])
+        process.stdin.flush()
+        assert b'"state": "learnt"' in process.stdout.readline()
+        process.send_signal(sign)
+        process.wait(timeout=20)
+        error = process.stderr.read().decode()
+    assert process.returncode == 130, error
+    assert "Fatal" not in error
+    assert "stopped; 1 batches are in" in error
+    assert "frames of the input that were read whole" in error
+
+
+def put_twice(inbox: Path) -> None:
+    """Let the files of two batches appear."""
+    for number in (1, 2):
+        put(inbox, number)
+
+
+def remove(path: Path) -> None:
+    """Remove a store and all that lies beside it."""
+    for each in path.parent.glob("run.gofs*"):
+        each.unlink()
+
+
+def replace_by_a_copy(path: Path) -> None:
+    """Put another file in the place of a store."""
+    shutil.copy(path, path.with_name("copy"))
+    path.with_name("copy").rename(path)
+
+
+@pytest.mark.parametrize(
+    "accident",
+    [lambda path: path.rename(path.with_name("moved")), remove, replace_by_a_copy],
+    ids=["moved", "removed", "replaced"],
+)
+def test_a_store_moved_or_removed_loses_no_batch(
+    tmp_path: Path, learner: Learner, accident: Callable[[Path], object]
+) -> None:
+    """The run stops before it lets go of a file; put back, the run has each batch once."""
+    inbox, store = tmp_path / "in", tmp_path / "run" / "run.gofs"
+    store.parent.mkdir()
+    put_twice(inbox)
+    names = []
+
+    def watch(after: Callable[[Path], object]) -> None:
+        def see(done: Acknowledged, lag: Lag) -> None:
+            names.append(done.entry.name)
+            after(store)
+
+        with (
+            Monitor.open(store, learner, None, Retention("sat"), epoch=10, window=2) as monitor,
+            thread_workers(1) as executor,
+        ):
+            order = Order(0.0, [last_name(entry) for entry in monitor.store.entries()])
+            source = Inbox(inbox, Decoder(("x",)), settle=0.0, poll=0.0)
+            watching = Watching(monitor, Intake(source, order, room=1), executor)
+            watching.run(threading.Event(), see, ended=lambda: True)
+
+    with pytest.raises(StoppedError, match=r"run\.gofs was moved, removed or replaced while"):
+        watch(accident)
+    assert names == ["run1-001"]
+    assert sorted(path.name for path in inbox.glob("*.parquet")) == ["run1-002.parquet"]
+    if (store.parent / "moved").exists():
+        (store.parent / "moved").rename(store)
+        with Reader(store) as reader:
+            assert [entry.name for entry in reader.entries()] == ["run1-001"]
+        watch(lambda path: None)
+        with Reader(store) as reader:
+            assert [entry.name for entry in reader.entries()] == ["run1-001", "run1-002"]
 
 
 def test_a_terminal_shows_the_run(tmp_path: Path, learner: Learner) -> None:

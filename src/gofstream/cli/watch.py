@@ -27,7 +27,7 @@ from gofstream.stream.directory import Inbox
 from gofstream.stream.merge import last_name
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.order import Order
-from gofstream.stream.pipe import spool
+from gofstream.stream.pipe import InterruptibleInput, spool
 from gofstream.stream.prepare import prepare_stream
 from gofstream.stream.rows import Retention
 from gofstream.stream.sources import Intake, Lag
@@ -185,6 +185,8 @@ def watch(
         raise StoppedError(
             f"stopped; {monitor.position.number} batches are in {store}, and the same command "
             "goes on from there"
+            + "; frames of the input that were read whole are there or in the inbox"
+            * from_stdin
         ) from KeyboardInterrupt()
 
 
@@ -269,12 +271,18 @@ def _spooling(inbox: Path, stop: threading.Event) -> Iterator[_Spooling]:
 
     def work() -> None:
         try:
-            spool(sys.stdin.buffer, inbox, stop=stop)
+            spool(InterruptibleInput(sys.stdin.fileno(), stop), inbox, stop=stop)
         except (InputError, StoppedError) as error:
-            state.problem = error
+            state.problem = None if stop.is_set() else error
         finally:
             state.done.set()
 
-    # A daemon: one that waits for input cannot be told to stop.
-    threading.Thread(target=work, daemon=True).start()
-    yield state
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield state
+    except BaseException:
+        stop.set()
+        raise
+    finally:
+        thread.join()

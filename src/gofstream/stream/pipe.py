@@ -7,12 +7,13 @@ into the inbox, whole and for good, before more is read; there it is a batch lik
 from __future__ import annotations
 
 import os
+import select
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple, Protocol
 
-from gofstream.errors import InputError, printable
+from gofstream.errors import InputError, StoppedError, printable
 from gofstream.io.table import foreign
 from gofstream.stream.decode import check_name
 from gofstream.stream.directory import count_offered
@@ -22,8 +23,49 @@ from gofstream.stream.files import appearing, troubles
 NAME = b"gofstream.name"
 _LENGTH = 8
 _PART = 1 << 20
+# Seconds between looks whether to stop.
+_LOOK = 0.1
 # Bytes; the file system wants 255 at most, with an ending and a number of a process.
 _LONGEST = 200
+
+
+class ByteStream(Protocol):
+    """What frames are read from: any binary file."""
+
+    def read(self, size: int, /) -> bytes:
+        """Give at most so many bytes; none at the end."""
+
+
+class InterruptibleInput:
+    """A pipe whose reader can be told to stop while it waits.
+
+    A thread that waits in `sys.stdin.buffer` holds a lock which Python needs to end.
+
+    Parameters
+    ----------
+    file : number of the open file, such as ``sys.stdin.fileno()``.
+    stop : ends the waiting when it is set.
+    """
+
+    def __init__(self, file: int, stop: threading.Event) -> None:
+        self.file = file
+        self.stop = stop
+
+    def read(self, size: int, /) -> bytes:
+        """Give at most so many bytes, as soon as there are any.
+
+        Raises
+        ------
+        StoppedError
+            If it was told to stop, or the input cannot be read.
+        """
+        while not self.stop.is_set():
+            try:
+                if select.select([self.file], [], [], _LOOK)[0]:
+                    return os.read(self.file, size)
+            except OSError as error:
+                raise StoppedError(f"the input cannot be read ({error.strerror})") from error
+        raise StoppedError("the input was not read to its end; send the rest again")
 
 
 class Frame(NamedTuple):
@@ -34,7 +76,7 @@ class Frame(NamedTuple):
     content: bytes
 
 
-def frames(stream: BinaryIO, largest: int = 256 * 1024**2) -> Iterator[Frame]:
+def frames(stream: ByteStream, largest: int = 256 * 1024**2) -> Iterator[Frame]:
     """Read frames until the stream ends: a length of 8 bytes, little-endian, then that many bytes.
 
     Parameters
@@ -82,7 +124,7 @@ def frames(stream: BinaryIO, largest: int = 256 * 1024**2) -> Iterator[Frame]:
 
 
 def spool(
-    stream: BinaryIO,
+    stream: ByteStream,
     inbox: Path,
     *,
     room: int = 100,
@@ -158,7 +200,7 @@ def deliver(inbox: Path, name: str, content: bytes) -> None:
             raise
 
 
-def _read(stream: BinaryIO, size: int) -> bytes:
+def _read(stream: ByteStream, size: int) -> bytes:
     """Read so many bytes, fewer only at the end; room is made for those that come."""
     content = bytearray()
     while len(content) < size and (part := stream.read(min(size - len(content), _PART))):

@@ -8,6 +8,7 @@ before, no trace of it is. docs/store.md describes the file.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, astuple, replace
@@ -133,6 +134,7 @@ class Store(Reader):
 
     def _open(self) -> None:
         with troubles(self.path, "be opened"):
+            self._file = os.stat(self.path)
             wanted = journal(self.path)
             found = schema.version(self._db, self.path)
             (mode,) = self._db.execute(f"PRAGMA journal_mode = {wanted}").fetchone()
@@ -264,9 +266,35 @@ class Store(Reader):
                 self._put_alarm(alarm)
         return alarm
 
+    def check_place(self) -> None:
+        """Check that the file being written is still the one at the path of the store.
+
+        SQLite goes on writing to a file that was moved or removed. A source calls this before it
+        lets go of a batch, which would otherwise be nowhere.
+
+        Raises
+        ------
+        StoppedError
+            If the file was moved, removed or replaced. What it holds is then whole without the
+            write-ahead log, which stayed behind.
+        """
+        try:
+            if os.path.samestat(os.stat(self.path), self._file):
+                return
+        except OSError:
+            pass
+        with troubles(self.path, "be written"):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        raise StoppedError(
+            f"{self.path} was moved, removed or replaced while it was written; put it back, or "
+            "give another place for the store, and start the same command again: files of batches "
+            "that are not in the store are still in the inbox"
+        )
+
     @contextmanager
     def _transaction(self, what: str) -> Iterator[None]:
         """All of it or nothing."""
+        self.check_place()
         with troubles(self.path, what):
             self._db.execute("BEGIN IMMEDIATE")
             try:
@@ -275,6 +303,7 @@ class Store(Reader):
             finally:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
+        self.check_place()
 
     def _put_entry(
         self,

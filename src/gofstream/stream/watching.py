@@ -178,6 +178,7 @@ class Watching:
         if isinstance(item, Arrival):
             known = self._known(item) if item.late else None
             if known is not None:
+                self.monitor.store.check_place()
                 self.intake.done(item)
                 return known
             return self._refused(item, item.problem or item.late)
@@ -187,6 +188,7 @@ class Watching:
         except (InputError, MemoryBudgetError) as error:
             return [self._refused(part, str(error)) for part in item.parts][-1]
         self._note_parts(done.entry)
+        self.monitor.store.check_place()
         for part in item.parts:
             self.intake.done(part)
         return done
@@ -213,5 +215,6 @@ class Watching:
     def _refused(self, arrival: Arrival, why: str) -> Acknowledged:
         """Put aside what cannot be used: first in the ledger, then where it came from."""
         done = self.monitor.quarantine(arrival.name, arrival.arrived, why)
+        self.monitor.store.check_place()
         self.intake.refused(arrival, why)
         return done
