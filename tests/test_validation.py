@@ -21,6 +21,8 @@ from validation.cases import (
 )
 from validation.checks import FAMILY_LEVEL, Check, Table, against_table, hit_law, holm, own_tables
 from validation.evidence import EvidenceSize, checks
+from validation.weighted import Comparison, Weight, WeightedSize
+from validation.weighted import checks as weighted_checks
 from validation.wrong import leave_one_out, smallest_p_raw
 
 from gofstream.datasets import expo1d
@@ -172,6 +174,49 @@ def test_evidence_in_miniature(tmp_path: Path) -> None:
     assert len(found) == 6
     for name, family in found.items():
         assert fails(family) == name.startswith("wrong"), name
+
+
+def test_weighted_densities() -> None:
+    """What is drawn has the moments and tails of weighted rows, to 4.5 standard errors."""
+    for weight in (Weight(0.5), Weight(None)):
+        rng = np.random.default_rng(7)
+        x, events = rng.normal(size=200_000), weight.simulate(200_000, rng)[:, 0]
+        for power in (1, 2):
+            values = weight.of(x) ** power
+            error = float(values.std()) / math.sqrt(len(x))
+            assert abs(values.mean() - weight.moment(power)) < 4.5 * error
+        for window in (-1.0, 0.5, 2.0):
+            p = weight.beyond(window)
+            assert abs(np.mean(events > window) - p) < 4.5 * math.sqrt(p / len(events))
+            values = weight.of(x) * ((x > window) - p)
+            assert abs(values.mean()) < 4.5 * float(values.std()) / math.sqrt(len(x))
+
+
+def test_weighted_pools_in_miniature(tmp_path: Path) -> None:
+    """Right draws pass; in a pool whose heavy rows run out they fail; what is done is kept."""
+    size = WeightedSize(
+        comparisons={
+            "right": Comparison(Weight(0.3), 100, 60),
+            "wrong": Comparison(Weight(1.0), 500, 3, drawn_right=False),
+        },
+        refused=Comparison(Weight(1.0), 3000, 31),
+        n_reference=1000,
+        pools=3,
+        toys=32,
+        runs=2,
+        run_expected=60.0,
+        run_reference=6000,
+        run_toys=19,
+    )
+    with thread_workers(2) as executor:
+        found = weighted_checks(size, 1, tmp_path, executor, lambda done, total: None)
+        kept = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*")}
+        again = weighted_checks(size, 1, tmp_path, executor, lambda done, total: None)
+    assert again == found
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    for name, family in found.items():
+        assert fails(family) == name.startswith("wrong"), (name, family)
+    assert found["weights e^x, small pool"][0].found.startswith("refused")
 
 
 def test_the_verdict_knows_what_must_fail(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ from validation.cases import (
 from validation.checks import FAMILY_LEVEL, Check, Table, against_table, holm, own_tables
 from validation.evidence import EvidenceSize, checks
 from validation.picture import Case, draw, draw_alarms
+from validation.weighted import SIZE as WEIGHTED
+from validation.weighted import checks as weighted_checks
 from validation.wrong import leave_one_out, smallest_p_raw
 
 EXPO = Size(n_reference=200_000, expected=16_000, batches=8, toys=1000, sets=1000)
@@ -41,7 +43,7 @@ SMALL_REFERENCE = Size(n_reference=20_000, expected=16_000, batches=8, toys=1000
 STREAMS = StreamSize()
 EXPO_DRAW, EXPO_SETTINGS = expo1d.reference, preset("expo1d").settings
 EVIDENCE = EvidenceSize()
-CASES = ("expo1d", "analytic", "permutation", "training-rows", "streams", "evidence")
+CASES = ("expo1d", "analytic", "permutation", "training-rows", "streams", "evidence", "weighted")
 
 
 class Validation:
@@ -67,6 +69,15 @@ class Validation:
         with self._case("evidence") as (folder, bar):
             for name, found in checks(EVIDENCE, self.seed, folder, self.executor, bar).items():
                 self._judge(name, found)
+
+    def weighted(self) -> None:
+        """Run weighted pools and references; rows drawn so that heavy ones run out must fail."""
+        with self._case("weighted") as (folder, bar):
+            families = weighted_checks(WEIGHTED, self.seed, folder, self.executor, bar)
+        for name, found in families.items():
+            self._judge(name, found)
+            for check in found:
+                self.console.print(f"    {check.what}: {check.found}", highlight=False)
 
     def expo1d(self) -> None:
         """Run EXPO-1D; with the smallest p quoted raw, or ranks left out, it must fail."""

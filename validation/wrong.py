@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,3 +41,19 @@ def training_rows(reference: Sample, rng: np.random.Generator) -> Pool:
     """
     moved = reference.values * (1 + 1e-9 * rng.normal(size=reference.values.shape))
     return Pool(Sample.from_array(moved, reference.columns, name="training rows"))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeavyRowsRunOut:
+    """A weighted pool drawn without replacement in proportion to weight (METHOD §13)."""
+
+    sample: Sample
+
+    def draw(
+        self, expected: Floats, rng: np.random.Generator, *, fixed: bool = False
+    ) -> list[Floats]:
+        """Draw all batches of a toy together."""
+        sizes = expected.astype(np.int64) if fixed else rng.poisson(expected)
+        total, share = int(sizes.sum()), self.sample.share
+        rows = rng.choice(len(self.sample), size=total, replace=False, p=share)
+        return np.split(self.sample.values[rows], np.cumsum(sizes)[:-1])
