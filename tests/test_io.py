@@ -32,6 +32,7 @@ from gofstream.errors import (
     WeightError,
 )
 from gofstream.io import read
+from gofstream.io.kept import Kept
 
 
 def test_several_files_are_one_sample(tmp_path: Path) -> None:
@@ -412,3 +413,14 @@ def test_a_file_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.npy").symlink_to(tmp_path / "a.npy")
     with pytest.raises(InputError, match=r"b\.npy: is given more than once"):
         read(tmp_path / "*.npy")
+
+
+def test_rows_grow_to_exactly_what_fits() -> None:
+    """Growing by a quarter stops at the budget: of 4800 bytes, 4000 are needed for other things."""
+    rows = Kept(1, np.dtype(np.float64), [], 4000 + 100 * 8, 4000, 0)
+    rows.append([np.arange(90.0)], [], 90)
+    rows.append([np.arange(90.0, 100.0)], [], 10)
+    with pytest.raises(MemoryBudgetError, match="101 events"):
+        rows.append([np.zeros(1)], [], 1)
+    values, _ = rows.finish()
+    assert np.asarray(values[:]).ravel().tolist() == [*range(100)]

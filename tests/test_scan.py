@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from gofstream import sealed
 from gofstream.datasets import expo1d
 from gofstream.errors import FormatError, InputError
+from gofstream.execution import thread_workers
 from gofstream.scan.choose import APART, LEAST, choose_bumps, choose_tails, farthest_first
 from gofstream.scan.grid import DEEPEST, UNCERTAIN, ScanGrid, _Known, _safe_drift
 from gofstream.scan.summary import FORMAT, ScanSummary
+from gofstream.scan.tree import GROUP, scan_batches
 from gofstream.scan.windows import FLAT, REACH, RINGS, Bumps, Tails
 from scans import dense
 
@@ -354,3 +356,23 @@ def test_a_narrow_peak_is_found_where_it_is() -> None:
     found = ScanSummary.empty(grid).add(x, 4000.0)
     assert found.t > 20
     assert found.log_e > np.log(1000)
+
+
+def test_a_tree_of_batches_adds_up_to_one_pass() -> None:
+    """Counts, exposure and t of more batches than one task takes: those of adding one by one."""
+    grid, _ = made(1)
+
+    def read(batch: int) -> tuple[Floats, float]:
+        x = np.random.default_rng(batch).exponential(size=(4, 1))
+        return x, 1.5 + batch % 3
+
+    batches = range(2 * GROUP + 3)
+    one = ScanSummary.empty(grid)
+    for batch in batches:
+        one = one.add(*read(batch))
+    with thread_workers(2) as executor:
+        tree = scan_batches(grid, batches, read, executor)
+    assert tree.batches == len(batches)
+    assert tree.exposure == sum(1.5 + batch % 3 for batch in batches)
+    assert (tree.counts == one.counts).all()
+    assert tree.t == pytest.approx(one.t, rel=1e-12)

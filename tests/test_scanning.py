@@ -23,7 +23,7 @@ from gofstream.ratio.scaling import Scaling
 from gofstream.sample import Sample
 from gofstream.scan.grid import RULE, ScanGrid
 from gofstream.scan.summary import ScanSummary
-from gofstream.scan.where import DISTANCE, best_windows
+from gofstream.scan.where import DISTANCE, best_windows, windows_from_json
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
 from gofstream.toys.permutation import PermutationPlan
@@ -361,3 +361,10 @@ def test_a_wrong_rate_does_not_hide_a_peak() -> None:
         p.low is not None and p.high is not None and p.low < 0.3 < p.high < p.low + 0.05
         for p in peaks
     )
+
+
+@pytest.mark.parametrize("text", ["", "[{", "{}1", "7", "[7]", "[{}]", '[{"kind": "excess"}]'])
+def test_windows_that_are_none(text: str) -> None:
+    """What cannot be read is an error that says so, never no windows."""
+    with pytest.raises(FormatError, match="windows of a scan cannot be read"):
+        windows_from_json(text)
