@@ -119,6 +119,17 @@ def test_scan() -> None:
     assert "without a scan" in view.scan(replace(RUN, scanned=False), None, ())["note"]
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1)])
+def test_rate(order: tuple[int, ...]) -> None:
+    """Batches and events that came after the first, by the time since then; in any order."""
+    arrived, events = [100.0, 400.0, 1000.0, 1900.0], [1_000_000, 10, 200, 40]
+    rows = [{"arrived": arrived[i], "events": events[i]} for i in order]
+    rows.append({"arrived": 9999.0, "events": 0})
+    # 250 events in half an hour; how long the first batch took to come is not known.
+    assert view.rate(rows) == {"batches": 6.0, "events": 500.0, "over": 4}
+    assert view.rate(rows[:1]) is None
+
+
 @pytest.fixture(scope="module")
 def run_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a run with an anomaly."""

@@ -35,6 +35,8 @@ PIECE, WHOLE = 10.0, 300.0
 AT_ONCE = 4
 #: Bytes of a form or a request in JSON.
 SMALL = 4096
+#: Bytes of a large answer that are sent at a time.
+CHUNK = 1 << 16
 #: Longest name of somebody who acknowledges.
 LONGEST = 80
 
@@ -140,8 +142,6 @@ class Server:
         try:
             partial = await inbox.receive(_body(request))
             return await asyncio.to_thread(inbox.accept, partial, name, kind)
-        except ClientDisconnect as error:
-            raise RefusedError(400, "the batch ended before it was whole") from error
         except OSError as error:
             raise RefusedError(507, f"the batch cannot be written ({error.strerror})") from error
 
@@ -177,6 +177,7 @@ class Server:
         # A form of another site cannot send this header, so nobody acts in a user's name.
         if not self.access.trusts(request.headers.get("authorization", "")):
             raise RefusedError(401, "this takes the token: Authorization: Bearer …")
+        request.state.trusted = True
 
 
 class _Live(StreamingResponse):
@@ -234,6 +235,8 @@ async def _body(request: Request) -> AsyncIterator[bytes]:
                 piece = await anext(pieces, None)
         except TimeoutError as error:
             raise RefusedError(408, "this came too slowly; try again") from error
+        except ClientDisconnect as error:
+            raise RefusedError(400, "the request ended before it was whole") from error
         if piece is None:
             return
         yield piece
@@ -256,17 +259,24 @@ async def _file(request: Request) -> Response:
 
 async def _plotly(request: Request) -> Response:
     headers = {"cache-control": "private, max-age=86400", "vary": "accept-encoding"}
-    if "gzip" in request.headers.get("accept-encoding", ""):
+    packed = "gzip" in request.headers.get("accept-encoding", "")
+    if packed:
         headers["content-encoding"] = "gzip"
-        content = await asyncio.to_thread(_packed)
-    else:
-        content = plotly_script().read_bytes()
-    return Response(content, headers=headers, media_type="text/javascript")
+    content = await asyncio.to_thread(_plotly_content, packed)
+    headers["content-length"] = str(len(content))
+
+    # In chunks: whoever does not read the answer costs one of them, and not the whole.
+    async def chunks() -> AsyncIterator[bytes]:
+        for start in range(0, len(content), CHUNK):
+            yield content[start : start + CHUNK]
+
+    return StreamingResponse(chunks(), headers=headers, media_type="text/javascript")
 
 
 @cache
-def _packed() -> bytes:
-    return gzip.compress(plotly_script().read_bytes(), 6)
+def _plotly_content(packed: bool) -> bytes:
+    content = plotly_script().read_bytes()
+    return gzip.compress(content, 6) if packed else content
 
 
 def plotly_script() -> Path:

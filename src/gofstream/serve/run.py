@@ -13,21 +13,31 @@ from typing import Literal
 import uvicorn
 
 from gofstream.serve.app import Server
+from gofstream.serve.connections import BURST, QUEUE, Connection, close_idle, make_room
 
 #: Seconds that requests may still take after the server was told to stop.
 GRACE = 5
-#: Connections at a time; pages are limited before.
-CONNECTIONS = 1000
 #: Bytes of the head of a request.
 HEAD = 16384
 
 
 class _Uvicorn(uvicorn.Server):
-    """Sends the pages away before it waits for their connections to end."""
+    """Closes idle connections, and ends the pages before it waits for connections to end."""
 
     def __init__(self, config: uvicorn.Config, server: Server) -> None:
         super().__init__(config)
         self._server = server
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start; more connections may wait for the server than it accepts at a time."""
+        await super().startup(sockets)
+        for each in sockets or []:
+            each.listen(QUEUE)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Close idle connections; this is called ten times a second."""
+        close_idle(self.server_state.connections)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop, as soon as what was begun is done."""
@@ -55,6 +65,7 @@ def serve(make: Callable[[], Server], listening: socket.socket) -> None:
     make : makes the server, once there is a loop for it to live in.
     listening : from `listen`.
     """
+    Connection.room = make_room()
 
     async def work() -> None:
         server = make()
@@ -64,10 +75,10 @@ def serve(make: Callable[[], Server], listening: socket.socket) -> None:
             server_header=False,
             proxy_headers=False,
             ws="none",
-            limit_concurrency=CONNECTIONS,
+            backlog=BURST,
             timeout_graceful_shutdown=GRACE,
             h11_max_incomplete_event_size=HEAD,
-            http="h11",
+            http=Connection,
         )
         await _Uvicorn(config, server).serve(sockets=[listening])
 
