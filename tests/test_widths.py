@@ -1,6 +1,8 @@
 """Kernel widths: quantiles of pairwise distances."""
 
 import math
+import re
+from collections.abc import Sequence
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -8,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gofstream.errors import WidthError
+from gofstream.nplm import nplm_test
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.widths import SUBSET, distance_quantiles
 from gofstream.sample import Sample
@@ -18,20 +21,34 @@ Floats = NDArray[np.float64]
 FIVE = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
-def brute_force(points: Floats, quantile: float) -> float:
+def brute_force(points: Floats, quantile: float, *, nonzero: bool = False) -> float:
     """Sort all distances and interpolate between the two neighbours of a quantile."""
     distances = sorted(math.dist(a, b) for a, b in combinations(points.tolist(), 2))
+    if nonzero:
+        distances = [distance for distance in distances if distance]
     place = quantile * (len(distances) - 1)
     low = math.floor(place)
     high = min(low + 1, len(distances) - 1)
     return distances[low] + (place - low) * (distances[high] - distances[low])
 
 
+def widths_of(
+    points: Floats,
+    quantiles: Sequence[float],
+    rng: np.random.Generator,
+    share: Floats | None = None,
+) -> tuple[float, ...]:
+    """Give the quantiles of points of which few are identical."""
+    widths, note = distance_quantiles(points, quantiles, rng, share=share)
+    assert note == ""
+    return widths
+
+
 @pytest.mark.parametrize("dimension", [1, 3])
 def test_all_pairs_of_a_small_sample(dimension: int) -> None:
     """With few rows every pair is looked at, and each just once."""
     points = np.random.default_rng(1).gamma(2, size=(70, dimension))
-    found = distance_quantiles(points, FIVE, np.random.default_rng(2))
+    found = widths_of(points, FIVE, np.random.default_rng(2))
     np.testing.assert_allclose(found, [brute_force(points, q) for q in FIVE], rtol=1e-12)
     assert all(type(width) is float for width in found)
     assert all(low < high for low, high in pairwise(found))
@@ -40,21 +57,21 @@ def test_all_pairs_of_a_small_sample(dimension: int) -> None:
 def test_two_rows() -> None:
     """The smallest reference has one distance."""
     points = np.array([[0.0, 0.0], [3.0, 4.0]])
-    assert distance_quantiles(points, [0.05, 0.95], np.random.default_rng(1)) == (5.0, 5.0)
+    assert widths_of(points, [0.05, 0.95], np.random.default_rng(1)) == (5.0, 5.0)
 
 
 def test_order_of_quantiles() -> None:
     """Widths come in the order in which they were asked for."""
     points = np.random.default_rng(3).normal(size=(50, 2))
-    up = distance_quantiles(points, [0.2, 0.8], np.random.default_rng(4))
-    assert distance_quantiles(points, [0.8, 0.2], np.random.default_rng(4)) == up[::-1]
+    up = widths_of(points, [0.2, 0.8], np.random.default_rng(4))
+    assert widths_of(points, [0.8, 0.2], np.random.default_rng(4)) == up[::-1]
 
 
 def test_seed_says_which_subset() -> None:
     """The same seed gives the same bits; another one, widths that differ by the noise alone."""
     points = np.random.default_rng(5).exponential(size=(4 * SUBSET, 1))
     first, again, other = (
-        distance_quantiles(points, FIVE, np.random.default_rng(seed)) for seed in (6, 6, 7)
+        widths_of(points, FIVE, np.random.default_rng(seed)) for seed in (6, 6, 7)
     )
     assert first == again
     assert first != other
@@ -70,7 +87,7 @@ def test_subset_is_bounded() -> None:
     points = np.random.default_rng(8).normal(size=(SUBSET + 200, 1))
     for rows, agree in ((SUBSET, True), (SUBSET + 200, False)):
         first, other = (
-            distance_quantiles(points[:rows], [0.5], np.random.default_rng(seed)) for seed in (1, 2)
+            widths_of(points[:rows], [0.5], np.random.default_rng(seed)) for seed in (1, 2)
         )
         assert (first == other) is agree
 
@@ -82,7 +99,7 @@ def test_rows_of_no_weight_never_enter() -> None:
     weightless = rng.choice(300, 120, replace=False)
     points[weightless], share[weightless] = math.nan, 0
     share /= share.sum()
-    found = distance_quantiles(points, FIVE, rng, share=share)
+    found = widths_of(points, FIVE, rng, share=share)
     assert np.isfinite(found).all()
     assert max(found) < 10
 
@@ -96,9 +113,9 @@ def test_rows_enter_in_proportion_to_weight() -> None:
     share[::2] = 0.9
     share /= share.sum()
     # Half of all pairs join the clusters if rows count the same, 18 % by weight.
-    assert distance_quantiles(points, [0.75], rng)[0] > 99
-    assert distance_quantiles(points, [0.75], rng, share=share)[0] < 1
-    assert distance_quantiles(points, [0.90], rng, share=share)[0] > 99
+    assert widths_of(points, [0.75], rng)[0] > 99
+    assert widths_of(points, [0.75], rng, share=share)[0] < 1
+    assert widths_of(points, [0.90], rng, share=share)[0] > 99
 
 
 def test_weights_are_seeded_too() -> None:
@@ -107,8 +124,7 @@ def test_weights_are_seeded_too() -> None:
     points, share = rng.normal(size=(5000, 2)), rng.uniform(size=5000)
     share /= share.sum()
     first, again, other = (
-        distance_quantiles(points, FIVE, np.random.default_rng(seed), share=share)
-        for seed in (1, 1, 2)
+        widths_of(points, FIVE, np.random.default_rng(seed), share=share) for seed in (1, 1, 2)
     )
     assert first == again
     assert first != other
@@ -121,38 +137,66 @@ def padded(rows: int, identical: int) -> Floats:
     return points
 
 
-def test_quantile_of_zero() -> None:
-    """The text says which quantile, why, and three ways out."""
+@pytest.mark.parametrize("weighted", [False, True])
+def test_quantiles_of_zero(weighted: bool) -> None:
+    """Widths are quantiles of the non-zero distances then, and the note says how many are zero."""
     points = padded(100, 40)
-    with pytest.raises(WidthError) as caught:
-        distance_quantiles(points, FIVE, np.random.default_rng(1))
-    text = str(caught.value)
+    share = np.full(100, 0.01) if weighted else None
+    widths, note = distance_quantiles(points, FIVE, np.random.default_rng(1), share=share)
+    exact = [brute_force(points, q, nonzero=True) for q in FIVE]
+    np.testing.assert_allclose(widths, exact, rtol=0.03 if weighted else 1e-12)
     same = math.comb(40, 2) / math.comb(100, 2)
-    assert text.startswith(f"the 0.05 quantile of pairwise distances is zero: {same:.1%} of pairs")
-    for word in ("padded", "`widths`", "`width_quantiles`", "drop"):
-        assert word in text
-    # 16 % of pairs are identical, so that larger quantiles are usable.
-    assert min(distance_quantiles(points, FIVE[1:], np.random.default_rng(1))) > 0
+    told = re.search(r"non-zero distances: ([\d.]+)% of the pairs .* identical .*`widths`", note)
+    assert told is not None
+    assert float(told[1]) == pytest.approx(100 * same, abs=1.0 if weighted else 0.05)
 
 
-def test_first_zero_quantile_is_named() -> None:
-    """A quantile that is not the first can be the one at fault."""
-    with pytest.raises(WidthError, match=r"the 0\.5 quantile"):
-        distance_quantiles(padded(100, 90), [0.95, 0.5], np.random.default_rng(1))
+def test_few_identical_rows_change_nothing() -> None:
+    """Zeros count as any distance as long as no quantile is zero: 16 % of pairs are identical."""
+    points = padded(100, 40)
+    widths, note = distance_quantiles(points, FIVE[1:], np.random.default_rng(1))
+    np.testing.assert_allclose(widths, [brute_force(points, q) for q in FIVE[1:]], rtol=1e-12)
+    assert note == ""
 
 
-def test_quantile_of_zero_meets_the_user() -> None:
-    """The learner passes the error on, and the advice in it helps."""
-    reference = Sample.from_array(padded(500, 300), ["pt", "eta"])
+def test_all_rows_identical() -> None:
+    """No width follows: the text says why and what to do."""
+    with pytest.raises(WidthError, match=r"all 435 pairs .* are identical.*set `widths` by hand"):
+        distance_quantiles(np.ones((30, 2)), FIVE, np.random.default_rng(1))
+
+
+def test_isolation_with_many_exact_zeros() -> None:
+    """A calorimeter isolation is exactly zero for a quarter of the events: tested, and said so."""
+    rng = np.random.default_rng(1)
+
+    def isolation(count: int) -> Floats:
+        return np.where(rng.random((count, 1)) < 0.25, 0.0, rng.exponential(size=(count, 1)))
+
+    settings = Settings.of(n_centres=20, width_quantiles=[0.05, 0.5])
+    result = nplm_test(
+        isolation(100),
+        isolation(500),
+        settings=settings,
+        n_resamples=19,
+        rng=np.random.default_rng(2),
+    )
+    assert 0 < min(result.widths) < max(result.widths)
+    assert [note for note in result.caveats if "non-zero distances" in note]
+    assert "quantiles of the non-zero distances: 5." in str(result)
+
+
+def test_equal_quantiles_are_one_width() -> None:
+    """A column of whole numbers has few distances."""
+    x = np.random.default_rng(1).integers(0, 3, size=(300, 1)).astype(float)
+    reference = Sample.from_array(x)
     settings = Settings.of(n_centres=20)
-    with pytest.raises(WidthError, match="set `widths` by hand"):
-        Learner.prepare(reference, settings, expected=50.0, rng=np.random.default_rng(1))
+    learner = Learner.prepare(reference, settings, expected=50.0, rng=np.random.default_rng(1))
+    unit = 1 / x.std()
+    np.testing.assert_allclose(learner.widths, [unit, 2 * unit], rtol=0.01)
+    assert len(learner.notes) == 1
     by_hand = settings.changed(widths=[0.5])
     learner = Learner.prepare(reference, by_hand, expected=50.0, rng=np.random.default_rng(1))
-    assert learner.widths == (0.5,)
-    larger = settings.changed(width_quantiles=[0.5, 0.9])
-    learner = Learner.prepare(reference, larger, expected=50.0, rng=np.random.default_rng(1))
-    assert min(learner.widths) > 0
+    assert (learner.widths, learner.notes) == ((0.5,), ())
 
 
 def test_heavy_rows_count_as_often_as_repeated_ones() -> None:
@@ -166,7 +210,7 @@ def test_heavy_rows_count_as_often_as_repeated_ones() -> None:
     order = np.argsort(distances)
     weight = np.cumsum((share[first] * share[second])[order])
     exact = [float(distances[order][np.searchsorted(weight, q * weight[-1])]) for q in FIVE]
-    found = distance_quantiles(points, FIVE, np.random.default_rng(1), share=share)
+    found = widths_of(points, FIVE, np.random.default_rng(1), share=share)
     np.testing.assert_allclose(found, exact, rtol=0.03)
 
 
@@ -175,4 +219,4 @@ def test_all_weight_on_one_row() -> None:
     points = np.array([[0.0], [1.0]])
     share = np.array([1 - 1e-12, 1e-12])
     with pytest.raises(WidthError, match="nearly all weight lies on one"):
-        distance_quantiles(points, FIVE, np.random.default_rng(1), share=share)
+        widths_of(points, FIVE, np.random.default_rng(1), share=share)

@@ -54,6 +54,8 @@ def make_null(
     toys = counting.toys
     with scratch_in(path.parent) as scratch:
         _, plan = planned(reference, running, reading, counting, scratch)
+        for note in plan.learner.notes:
+            click.echo(f"gofstream: note: {note}", err=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         with running.workers() as executor, running.bar(f"{toys} toys") as progress:
             table = make_toys(plan, toys, path, executor, progress=progress).table

@@ -208,6 +208,8 @@ def _calibrated(
         alarms=wanted.false_alarm_every > 0,
         pool=None if further is None else further.sample,
     )
+    for note in learner.notes:
+        click.echo(f"gofstream: note: {note}", err=True)
     if plan is None:
         return learner, None
     alpha = alpha_for(wanted.epoch, wanted.false_alarm_every)

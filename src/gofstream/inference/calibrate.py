@@ -72,7 +72,7 @@ class Calibration:
         scanned = plan.scan(batches)
         by_width = np.stack([found.t[:, -1] for found in learnt], axis=1)
         t = dict(zip(STATISTICS, by_width, strict=True)) | {SCAN: scanned.t[-1:]}
-        caveats: list[str] = []
+        caveats = list(plan.learner.notes)
         for found in learnt:
             caveats += complaints(
                 found.models[0].width,

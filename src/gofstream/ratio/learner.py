@@ -52,6 +52,8 @@ class Learner:
 
     The reference may be on disk: nothing here, nor in what is made of it, is as large in memory,
     unless it fits. Event weights are the exception.
+
+    ``notes`` say what a user should know about choices that differ from the rule.
     """
 
     settings: Settings
@@ -65,6 +67,7 @@ class Learner:
     waiting: bool
     penalty: float
     penalty_trials: tuple[PenaltyTrial, ...]
+    notes: tuple[str, ...]
 
     @property
     def sample(self) -> Sample:
@@ -109,9 +112,11 @@ class Learner:
         count = min(count, len(reference))
         refuse_candidates(scaled, count, settings.memory)
         candidates = draw_candidates(scaled, count, rng, share=share)
-        widths = settings.widths or distance_quantiles(
-            scaled, settings.width_quantiles, rng, share=share
-        )
+        widths, note = settings.widths or (), ""
+        if not widths:
+            found, note = distance_quantiles(scaled, settings.width_quantiles, rng, share=share)
+            # Quantiles of a discrete column are often equal, but for rounding.
+            widths = tuple(w for k, w in enumerate(found) if k == 0 or w > 1.000001 * found[k - 1])
         trials: tuple[PenaltyTrial, ...] = ()
         if settings.penalty == "smallest":
             penalty, trials = smallest_stable(
@@ -138,6 +143,7 @@ class Learner:
             waiting=settings.data_dependent,
             penalty=penalty,
             penalty_trials=trials,
+            notes=(note,) if note else (),
         )
 
     def about(self) -> dict[str, Any]:

@@ -23,8 +23,11 @@ def distance_quantiles(
     rng: np.random.Generator,
     *,
     share: Floats | None = None,
-) -> tuple[float, ...]:
-    """Quantiles of pairwise distances on a random subset of the scaled reference.
+) -> tuple[tuple[float, ...], str]:
+    """Quantiles of pairwise distances on a random subset of the scaled reference, and a note.
+
+    Where a quantile of all distances is zero, because many events are identical, all are quantiles
+    of the non-zero distances, and the note says so; otherwise it is empty.
 
     Parameters
     ----------
@@ -36,14 +39,15 @@ def distance_quantiles(
     Raises
     ------
     WidthError
-        If a quantile is zero, as it is when many events are identical.
+        If all distances are zero.
 
     Examples
     --------
     >>> import numpy as np
     >>> x = np.random.default_rng(1).exponential(size=(5000, 1))
-    >>> [round(q, 1) for q in distance_quantiles(x, [0.25, 0.5], np.random.default_rng(2))]
-    [0.3, 0.7]
+    >>> widths, note = distance_quantiles(x, [0.25, 0.5], np.random.default_rng(2))
+    >>> [round(width, 1) for width in widths], note
+    ([0.3, 0.7], '')
     """
     if share is None:
         rows = rng.choice(len(reference), size=min(SUBSET, len(reference)), replace=False)
@@ -57,13 +61,18 @@ def distance_quantiles(
             "no two distinct reference events were drawn: nearly all weight lies on one of them; "
             "check the weights, or set `widths` by hand"
         )
-    found = np.quantile(distances, quantiles)
-    for quantile, width in zip(quantiles, found, strict=True):
-        if width <= 0:
-            same = float(np.mean(distances == 0))
+    widths, note = np.quantile(distances, quantiles), ""
+    if not widths.all():
+        apart = distances[distances > 0]
+        if not len(apart):
             raise WidthError(
-                f"the {quantile:.3g} quantile of pairwise distances is zero: {same:.1%} of pairs "
-                "of reference events are identical (discrete or padded columns?); set `widths` by "
-                "hand, use larger `width_quantiles`, or drop the discrete columns"
+                f"all {len(distances)} pairs of reference events that were drawn are identical, so "
+                "no kernel width follows from them; check the columns, or set `widths` by hand"
             )
-    return tuple(float(width) for width in found)
+        widths = np.quantile(apart, quantiles)
+        identical = f"{np.mean(distances == 0):.1%} of the pairs of reference events are identical"
+        note = (
+            f"kernel widths are quantiles of the non-zero distances: {identical} (discrete or "
+            "padded columns?); set `widths` to choose others"
+        )
+    return tuple(float(width) for width in widths), note
