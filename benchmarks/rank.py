@@ -28,7 +28,7 @@ from gofstream.datasets import cmsl1, dimuon5d
 from gofstream.errors import GofstreamWarning, refuse_beyond
 from gofstream.execution import cores, thread_workers
 from gofstream.inference.power import Difference, power
-from gofstream.inference.pvalues import LAWS, p_value
+from gofstream.inference.pvalues import empirical_p
 from gofstream.paper.compare import difference, powers_redrawn, redraw
 from gofstream.ratio import centres
 from gofstream.ratio.features import Features
@@ -201,7 +201,7 @@ def measure(case: Case, shape: dict[str, Any]) -> dict[str, Any]:
         _toys(each, features, count)
         for each, count in zip((plan, with_signal), shape["toys"], strict=True)
     )
-    seen = power([p_value(float(t), null, LAWS["single"]).p for t in signal], LEVEL)
+    seen = power(empirical_p(signal, null), LEVEL)
     return {
         "rank": features.rank,
         "mean": float(null.mean()),
@@ -349,6 +349,6 @@ def loss(default: dict[str, Any], finer: dict[str, Any]) -> Difference:
     p, redrawn = [], []
     for line in (default, finer):
         null, signal = (np.array(line["t"][each])[:, None] for each in ("null", "signal"))
-        p.append(np.array([p_value(float(t), null[:, 0], LAWS["single"]).p for t in signal[:, 0]]))
+        p.append(empirical_p(signal[:, 0], null[:, 0]))
         redrawn.append(powers_redrawn(null, signal, draws, LEVEL))
     return difference(p[0], p[1], redrawn[0] - redrawn[1], LEVEL)

@@ -114,7 +114,7 @@ def cases() -> dict[str, Record]:
         "carried column and units": dimuon(
             strategies=("all", "next", "scan"), widths=(0.4, 1.1), evidence=4.2
         ),
-        "extrapolated, level set": line(surprise=30, level=1e-3, widths=(0.4, 1.1)),
+        "no toy as extreme, level set": line(surprise=30, level=0.02, toys=120, widths=(0.4, 1.1)),
         "level not reached": line(level=0.01),
         "no regions, no events": line(
             regions=(), events=Events(columns=("x",), rows=(), ratios=(), values=())
@@ -176,13 +176,9 @@ def _record(
             counts, edges = np.histogram(null, 25)
             nulls.append(Null(t=t, edges=edges.tolist(), counts=counts.tolist()))
             each.append(_chance(p_value(t, null, LAWS[name])))
-        least = min(each, key=lambda chance: chance.p)
-        p = min(1.0, len(each) * least.p)
-        combined = least.model_copy(update={"p": p, "z": None if p == 1 else float(z_score(p))})
+        combined = min(each, key=lambda c: c.p).model_copy(update={"law_p": None})
         statistics[name] = Statistic(p=tuple(each), combined=combined, null=tuple(nulls))
     verdict = min((statistics[name].combined for name in ("all", "scan")), key=lambda c: c.p)
-    p = min(1.0, 2 * verdict.p)
-    verdict = verdict.model_copy(update={"p": p, "z": None if p == 1 else float(z_score(p))})
     columns = tuple(
         _column(
             name, unit, fitted is None or i < fitted, reference[:, i], data[:, i], weight, ratio
@@ -194,7 +190,8 @@ def _record(
         "title": title,
         "pvalue": verdict.p,
         "zscore": verdict.z,
-        "extrapolated": verdict.extrapolated,
+        "low": verdict.low,
+        "high": verdict.high,
         "level": None,
         "rule": "min",
         "toys": toys,
@@ -272,7 +269,9 @@ def _record(
 
 def _chance(found: Any) -> Chance:
     z = None if found.p == 1 else found.z
-    return Chance(p=found.p, z=z, low=found.low, high=found.high, extrapolated=found.extrapolated)
+    return Chance(
+        p=found.p, z=z, low=found.low, high=found.high, hits=found.hits, law_p=found.law_p
+    )
 
 
 def _column(

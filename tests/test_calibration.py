@@ -23,7 +23,7 @@ from gofstream.inference.calibrate import (
 )
 from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullTable
-from gofstream.inference.pvalues import PAPER_LAWS, empirical_p
+from gofstream.inference.pvalues import PAPER_LAWS, PValue, empirical_p
 from gofstream.sample import Sample
 from gofstream.statistics import STATISTICS
 from gofstream.toys.plan import ReferencePlan
@@ -70,14 +70,12 @@ def test_p_values_are_those_of_the_table(calibration: Calibration) -> None:
     for name, found in result.statistics.items():
         null = calibration.table.statistic(name)
         for k, p in enumerate(found.p):
-            if not p.extrapolated:
-                assert p.p == pytest.approx(float(empirical_p(found.t[k], null[:, k])))
-        if not found.combined.extrapolated:
-            assert found.combined.p == pytest.approx(combined_p(found.t, null))
+            assert p.p == pytest.approx(float(empirical_p(found.t[k], null[:, k])))
+        assert found.combined.p == pytest.approx(combined_p(found.t, null))
 
 
-def test_a_strong_signal_is_extrapolated_and_says_so(calibration: Calibration) -> None:
-    """Far beyond the toys p is small and marked; two widths combine to twice the smaller p."""
+def test_a_strong_signal_is_counted_and_the_law_is_a_detail(calibration: Calibration) -> None:
+    """Far beyond the toys every p is counted; what a law says stands in the notes, marked so."""
     rng = np.random.default_rng(1)
     batches = [
         Sample.from_array(np.concatenate([rng.exponential(size=150), rng.normal(2, 0.1, 40)]))
@@ -85,27 +83,33 @@ def test_a_strong_signal_is_extrapolated_and_says_so(calibration: Calibration) -
     ]
     result = calibration.test(batches)
     found = result.statistics["all"]
-    assert found.combined.extrapolated
-    assert found.combined.z > 4
-    assert found.combined.p == pytest.approx(2 * min(p.p for p in found.p), rel=1e-9, abs=0)
-    assert "*" in str(result)
-    assert "extrapolated" in str(result)
-    for names, verdict in result.verdicts.items():
-        least = min((result.statistics[name].combined for name in names), key=lambda part: part.p)
-        assert least.extrapolated
-        assert verdict.p == pytest.approx(len(names) * least.p, rel=1e-9, abs=0)
-        assert verdict.extrapolated
+    null = np.concatenate([calibration.table.statistic(name) for name in ("all", "scan")], axis=1)
+    t = [*found.t, *result.statistics["scan"].t]
+    assert result.pvalue == pytest.approx(by_loops(t, null, "min", (2, 1)), abs=1e-12)
+    assert result.pvalue >= 1 / (TOYS + 1)
+    assert result.to_dict()["pvalue"] == result.pvalue
+    laws = [p.law_p for p in found.p if p.law_p is not None]
+    assert min(laws) < 1e-5
+    text = str(result)
+    assert f"none of {TOYS} toys as extreme" in text.splitlines()[1]
+    assert "extrapolated by laws fitted to the toys, not measured: " in text
+    assert f"all at σ = {result.widths[found.p.index(min(found.p, key=law))]:.3g} " in text
+    assert f"{min(laws):.2g} (gamma" in text
     for part in (*found.p, found.combined, *result.verdicts.values()):
-        if part.extrapolated:  # the toys that it goes beyond say no more than an upper limit
-            assert part.low == 0
-            assert part.p < part.high < 0.2
+        assert part.p == (part.hits + 1) / (TOYS + 1)
+        assert part.low <= part.p <= part.high
+
+
+def law(p: PValue) -> float:
+    """Give what a law says, or one."""
+    return 1.0 if p.law_p is None else p.law_p
 
 
 def test_what_is_reported_is_a_p_value() -> None:
     """At the end of what toys resolve, and beyond: P(p ≤ α) ≤ α for five widths and the scan.
 
-    The null laws are those that are extrapolated with. Data sets that no column ranks among the
-    first three cannot have a p of four or less in all these toys.
+    Data sets that no column ranks among the first three cannot have a p of four or less in all
+    these toys.
     """
     rng, toys, sets, p = np.random.default_rng(5), 99, 6000, []
     for _ in range(sets):
@@ -210,10 +214,9 @@ def test_rules_by_loops(calibration: Calibration, rule: Rule) -> None:
         result = calibration.test(data_of(calibration.plan, "data", toy), rule=rule)
         assert result.rule == rule
         for name, found in result.statistics.items():
-            if not found.combined.extrapolated:
-                slow = by_loops(found.t, calibration.table.statistic(name), rule)
-                assert found.combined.p == pytest.approx(slow, abs=1e-12)
-                counted += 1
+            slow = by_loops(found.t, calibration.table.statistic(name), rule)
+            assert found.combined.p == pytest.approx(slow, abs=1e-12)
+            counted += 1
     assert counted > 8
     words = {"min": "smallest p", "mean": "mean of the p", "product": "product of the p"}
     assert words[rule] in str(result)
@@ -242,7 +245,7 @@ def test_an_unknown_statistic(calibration: Calibration) -> None:
         calibration.test(data_of(calibration.plan, "data", 2), together=("all", "al"))
 
 
-def test_laws_change_what_is_extrapolated_and_nothing_else(calibration: Calibration) -> None:
+def test_laws_change_the_detail_and_nothing_else(calibration: Calibration) -> None:
     """The paper's laws, on data with a signal: counted p-values stay, the others move."""
     rng = np.random.default_rng(1)
     batches = [
@@ -254,17 +257,17 @@ def test_laws_change_what_is_extrapolated_and_nothing_else(calibration: Calibrat
     for name, found in ours.statistics.items():
         other = paper.statistics[name]
         assert found.t == other.t
-        pairs = zip((*found.p, found.combined), (*other.p, other.combined), strict=True)
-        for mine, theirs in pairs:
-            if mine.extrapolated or theirs.extrapolated:
-                moved += mine.p != theirs.p
-            else:
-                assert (mine.p, mine.z, mine.low, mine.high) == (
-                    theirs.p,
-                    theirs.z,
-                    theirs.low,
-                    theirs.high,
-                )
-                counted += 1
+        for mine, theirs in zip(
+            (*found.p, found.combined), (*other.p, other.combined), strict=True
+        ):
+            assert (mine.p, mine.z, mine.low, mine.high) == (
+                theirs.p,
+                theirs.z,
+                theirs.low,
+                theirs.high,
+            )
+            moved += mine.law_p != theirs.law_p
+            counted += mine.law_p is None
+    assert ours.pvalue == paper.pvalue
     assert moved >= 3
     assert counted >= 3

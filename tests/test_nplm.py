@@ -257,7 +257,7 @@ def test_the_headline_is_that_of_all_and_scan() -> None:
     assert found.statistic.tolist() == [*found.statistics["all"].t, *found.statistics["scan"].t]
     assert found.null_distribution.shape == (40, 3)
     assert (found.null_distribution[:, :2] == found.null.t[:, 2, :, -1]).all()
-    assert not best.extrapolated
+    assert found.interval == (best.low, best.high)
     assert found.pvalue == combined_p(found.statistic, found.null_distribution, columns=(2, 1))
     assert found.toys == 40
 

@@ -15,9 +15,11 @@ from gofstream.inference.pvalues import (
     LAWS,
     PAPER_LAWS,
     binomial_interval,
+    counted_p,
     empirical_p,
     fit_law,
     p_value,
+    toys_needed,
     z_score,
 )
 from gofstream.statistics import STATISTICS
@@ -104,34 +106,75 @@ def test_skewness_that_few_toys_could_hide() -> None:
         assert float(z_score(beyond)) == pytest.approx(z, abs=0.02)
 
 
-def test_extrapolation_is_marked_and_only_used_beyond_the_toys() -> None:
-    """Within reach of the toys p is counted; beyond it says extrapolated."""
+def test_the_p_value_counts_and_the_law_stands_beside_it() -> None:
+    """It is (1 + k) / (1 + B), also beyond the toys; only there the law says something."""
     toys = np.random.default_rng(5).gamma(6, size=999)
     inside = p_value(float(np.sort(toys)[-20]), toys, "gamma")
-    assert (inside.p, inside.extrapolated) == (21 / 1000, False)
+    assert (inside.p, inside.hits, inside.law_p) == (21 / 1000, 20, None)
     beyond = p_value(40.0, toys, "gamma")
-    assert beyond.extrapolated
-    assert 0.05 < beyond.p / float(stats.gamma(6).sf(40)) < 20
-    assert "extrapolated" in str(beyond)
-    assert "extrapolated" not in str(inside)
+    assert (beyond.p, beyond.hits, beyond.toys) == (1 / 1000, 0, 999)
+    assert beyond.z == pytest.approx(float(stats.norm.isf(0.001)))
+    assert beyond.law_p is not None
+    assert 0.05 < beyond.law_p / float(stats.gamma(6).sf(40)) < 20
     assert beyond.low == 0
-    assert beyond.high > beyond.p
+    assert beyond.high == pytest.approx(1 - 0.025 ** (1 / 999))
+
+
+@pytest.mark.parametrize(("toys", "known"), [(20, False), (99, False), (100, True)])
+def test_no_law_below_a_hundred_toys(toys: int, known: bool) -> None:
+    """Not even as a detail."""
+    found = p_value(90.0, np.random.default_rng(5).gamma(6, size=toys), "gamma")
+    assert (found.law is not None) == (found.law_p is not None) == known
+
+
+def test_a_p_value_in_words() -> None:
+    """The count, and its interval by bisection of binomial sums."""
+
+    def end(hits: int, toys: int, *, lower: bool) -> float:
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            p = (low + high) / 2
+            below = sum(math.comb(toys, k) * p**k * (1 - p) ** (toys - k) for k in range(hits + 1))
+            at = math.comb(toys, hits) * p**hits * (1 - p) ** (toys - hits)
+            inside = 1 - below + at > 0.025 if lower else below > 0.025
+            low, high = (low, p) if inside == lower else (p, high)
+        return low
+
+    assert str(counted_p(0, 100)) == (
+        f"p = 0.0099, at most {end(0, 100, lower=False):.2g}; "
+        "none of 100 toys as extreme (95 % interval)"
+    )
+    assert str(counted_p(3, 40)) == (
+        f"p = {4 / 41:.2g}, {end(3, 40, lower=True):.2g} to {end(3, 40, lower=False):.2g}; "
+        "3 of 40 toys as extreme (95 % interval)"
+    )
+    assert str(counted_p(20, 20)).startswith("p = 1, at least 0.83; all of 20 toys")
+
+
+@pytest.mark.parametrize(("level", "columns"), [(0.05, 1), (0.01, 1), (0.0228, 10), (0.3, 4)])
+def test_toys_needed(level: float, columns: int) -> None:
+    """So many toys reach the level, and one fewer do not."""
+    toys = toys_needed(level, columns)
+    assert columns / (toys + 1) <= level * (1 + 1e-12)
+    assert columns / toys > level
 
 
 def test_no_extrapolation_with_a_law_that_does_not_fit() -> None:
-    """It then stays at what B toys can show."""
+    """The details then have no p by the law."""
     toys = np.random.default_rng(6).gamma(1.5, size=3000)
     result = p_value(100.0, toys, "normal")
     assert result.law is not None
     assert not result.law.usable
-    assert (result.p, result.extrapolated) == (1 / 3001, False)
+    assert (result.p, result.law_p) == (1 / 3001, None)
 
 
 def test_p_is_never_zero() -> None:
-    """Not even where the tail underflows."""
+    """Not even where the tail of the law underflows."""
     toys = np.random.default_rng(7).normal(size=500)
     result = p_value(1e6, toys, "normal")
-    assert result.p > 0
+    assert result.p == 1 / 501
+    assert result.law_p is not None
+    assert result.law_p > 0
     assert math.isfinite(result.z)
 
 
@@ -147,7 +190,7 @@ def test_a_tail_without_toys_is_no_law() -> None:
     """Ties at the top leave nothing to test an exponential on, so it is not used."""
     toys = np.minimum(np.random.default_rng(1).exponential(size=400), 1.0)
     assert not fit_law(toys, "exponential").usable
-    assert not p_value(9.0, toys, "exponential").extrapolated
+    assert p_value(9.0, toys, "exponential").law_p is None
 
 
 def test_every_statistic_has_a_law() -> None:
@@ -171,5 +214,5 @@ def test_the_tail_of_a_likelihood_ratio() -> None:
     lighter, heavier = fit_law(toys / 2, "exponential"), fit_law(2 * toys, "exponential")
     assert lighter.usable
     assert not heavier.usable
-    assert p_value(60.0, 2 * toys, "exponential").p == 1 / 2001
-    assert p_value(60.0, toys, "exponential").extrapolated
+    assert p_value(60.0, 2 * toys, "exponential").law_p is None
+    assert p_value(60.0, toys, "exponential").law_p is not None

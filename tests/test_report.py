@@ -27,6 +27,7 @@ from gofstream.report.pictures import storage_figure
 from gofstream.report.record import SCHEMA, Chance, Record, schema
 
 CASES = cases()
+NONE = "no toy as extreme, level set"
 
 
 class Page(HTMLParser):
@@ -100,7 +101,6 @@ def test_every_number_in_the_tables_is_the_records(name: str) -> None:
         assert row[0][0].split("\n")[0] == strategy
         assert row[1][1] == [str(found.z)]
         assert row[2][1] == [str(found.p)]
-        assert ("extrapolated" in row[1][0]) == found.extrapolated
         p, interval = row[2][0].split("\n")
         assert_reads(p, found.p)
         assert interval == words.interval(found)
@@ -111,8 +111,9 @@ def test_every_number_in_the_tables_is_the_records(name: str) -> None:
         assert [value for cell in row[2:] for value in cell[1]] == list(map(str, numbers))
     for row, found in zip(page.rows("widths"), record.statistics.values(), strict=True):
         for (text, values), chance, null in zip(row[1:], found.p, found.null, strict=True):
-            assert values == [str(null.t), str(chance.p), str(chance.z)]
-            assert ("extrapolated" in text) == chance.extrapolated
+            law = [] if chance.law_p is None else [str(chance.law_p)]
+            assert values == [str(null.t), str(chance.p), str(chance.z), *law]
+            assert ("a fitted law, not measured" in text) == bool(law)
             t, p, z = re.findall(r"= (.*?)\s*(?:\n|$)", text)
             assert_reads(t, null.t, 3)
             assert_reads(p, chance.p)
@@ -205,16 +206,25 @@ def test_rendering_is_deterministic_and_leaves_matplotlib_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "said", "unsaid"),
     [
-        ("extrapolated, level set", "An anomaly at the level that was set (p ≤ 0.001)", "Not an"),
-        ("extrapolated, level set", "fewer than once in a billion", "Few toys"),
-        ("extrapolated, level set", "Z (extrapolated)", "No level"),
+        (NONE, "An anomaly at the level that was set (p ≤ 0.02)", "Not an"),
+        (NONE, "come up in at most 3.0 % of such repetitions", "fewer than once in a billion"),
+        (
+            NONE,
+            "p = 0.0083, at most 0.030; none of 120 toys as extreme (95 % interval).",
+            "No level",
+        ),
+        (NONE, "To go further: more toys.", "10⁻²⁰ Z"),
         ("level not reached", "Not an anomaly at the level that was set", "An anomaly"),
         ("level not reached", " % of such repetitions", "Few toys"),
         ("carried column and units", "No level was set beforehand", "anomaly at the level"),
-        ("carried column and units", "Extrapolated: none of the 300 toys", "Few toys"),
+        (
+            "carried column and units",
+            "none of 300 toys as extreme (95 % interval). To go",
+            "xtrapolated",
+        ),
         ("carried column and units", "mll [GeV]: carried along, not fitted", "not covered: "),
         ("no regions, no events", "No region stands out", "The most anomalous events"),
-        ("rate tested apart", "2,000 observed, 2,100 expected, p = 0.028 (Fisher)", "not tested"),
+        ("rate tested apart", "2,000 observed, 2,100 expected, p = 0.028.", "not tested"),
         ("rate tested apart", "shape only: their number is tested apart", "· 2,000 expected"),
         ("one batch", "2,000 events in 1 batch ·", "batches ·"),
         ("from Python", "None was kept", "To make it again"),
@@ -253,8 +263,8 @@ def test_small_numbers_never_become_zero() -> None:
     """The smallest p there is, an interval that begins at zero, bytes, a p of one."""
     tiny = float(np.finfo(np.float64).tiny)
     assert words.p_text(tiny) == "2.2 × 10⁻³⁰⁸"
-    chance = Chance(p=tiny, z=37.5, low=0, high=0.012, extrapolated=True)
-    assert words.interval(chance) == "below 0.012"
+    chance = Chance(p=tiny, z=37.5, low=0, high=0.012, hits=0, law_p=None)
+    assert words.interval(chance) == "at most 0.012"
     assert words.interval(chance.model_copy(update={"low": 0.002})) == "0.002 to 0.012"
     assert words.z_text(None) == "-"
     assert words.size(0) == "0 B"

@@ -156,7 +156,7 @@ def count_figures(record: Record) -> int:
 
 @pytest.mark.parametrize(
     "name",
-    ["examined", "whole", "one batch", "extrapolated, level set", "huge numbers", "p of one"],
+    ["examined", "whole", "one batch", "no toy as extreme, level set", "huge numbers", "p of one"],
 )
 def test_everything_is_visible_on_a_screen_and_on_a_phone(opened: Any, name: str) -> None:
     """No console errors, no requests, every figure in place at both widths."""

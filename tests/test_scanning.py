@@ -258,7 +258,7 @@ def test_a_verdict_sees_what_all_does_not(tmp_path: Path) -> None:
         made: Calibration = calibrate(plan, 60, tmp_path / "n.null", executor)
     rng = np.random.default_rng(5)
     data = [Sample.from_array(expo1d.reference(int(n), rng)) for n in plan.expected]
-    peak = Sample.from_array(np.append(data[2].values, rng.normal(3.0, 0.01, 14))[:, None])
+    peak = Sample.from_array(np.append(data[2].values, rng.normal(3.0, 0.01, 10))[:, None])
     result = made.test([*data[:2], peak])
     assert result.statistics["scan"].combined.p < result.statistics["all"].combined.p
     assert result.pvalue < result.statistics["all"].combined.p
@@ -268,7 +268,7 @@ def test_a_verdict_sees_what_all_does_not(tmp_path: Path) -> None:
     assert low is not None
     assert high is not None
     assert low < 3.0 < high
-    assert best.observed >= 14
+    assert best.observed >= 10
     assert best.expected < 5
 
 

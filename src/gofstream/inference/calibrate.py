@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gofstream.errors import InputError
 from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullFile, NullTable
-from gofstream.inference.pvalues import LAWS, Law, PValue, p_value, with_p
+from gofstream.inference.pvalues import LAWS, Law, PValue, counted_p, p_value
 from gofstream.inference.rate import RateTest
 from gofstream.inference.result import VERDICTS, StatisticResult, TestResult, complaints
 from gofstream.sample import Sample
@@ -144,20 +144,11 @@ def calibrate(
 def judge_statistic(t: Floats, null: Floats, law: Law | None, rule: Rule) -> StatisticResult:
     """Compare t, by width, with that of toys (B, widths): p at each width, and over all."""
     each = tuple(p_value(float(value), null[:, k], law) for k, value in enumerate(t))
-    ranked = _ranked(t, null, rule, [len(t)])
-    smallest = min(each, key=lambda width: width.p)
-    shared = smallest.times(len(each))
-    if smallest.extrapolated and ranked.p <= _sure(rule, [len(t)], len(null)):
-        ranked = min(ranked, shared, key=lambda found: found.p)
-    return StatisticResult(tuple(t.tolist()), each, ranked)
+    return StatisticResult(tuple(t.tolist()), each, _ranked(t, null, rule, [len(t)]))
 
 
 def judge_together(found: Sequence[StatisticResult], nulls: Sequence[Floats], rule: Rule) -> PValue:
-    """Combine strategies, each over its widths first.
-
-    Where ranks are too coarse to part the false alarms evenly, the smallest p counts as often as
-    there are strategies. It takes the place of the ranks there for all data sets: beside them, the
-    false alarms of both would add up.
+    """Combine strategies, each over its widths first, by ranks among the toys.
 
     Parameters
     ----------
@@ -166,26 +157,10 @@ def judge_together(found: Sequence[StatisticResult], nulls: Sequence[Floats], ru
     """
     if len(found) == 1:
         return found[0].combined
-    columns = [len(each.t) for each in found]
     t, null = np.concatenate([each.t for each in found]), np.concatenate(nulls, axis=1)
-    ranked, sure = _ranked(t, null, rule, columns), _sure(rule, columns, len(null))
-    laws = [p.law for each in found for p in each.p]
-    if ranked.p > sure or not any(law is not None and law.usable for law in laws):
-        return ranked
-    shared = min((each.combined for each in found), key=lambda part: part.p).times(len(found))
-    return shared if shared.p < sure else _counted(sure, len(null))
-
-
-def _sure(rule: Rule, columns: Sequence[int], toys: int) -> float:
-    """Give the p that data beyond all toys in one column get by ranks, at most."""
-    ties = len(columns) * max(columns) if rule == "min" else 1
-    return (ties + 1e-6) / (toys + 1)
+    return _ranked(t, null, rule, [len(each.t) for each in found])
 
 
 def _ranked(t: Floats, null: Floats, rule: Rule, columns: Sequence[int]) -> PValue:
-    return _counted(combined_p(t, null, rule, columns), len(null))
-
-
-def _counted(p: float, toys: int) -> PValue:
-    hits = round(p * (toys + 1)) - 1
-    return with_p((hits + 1) / (toys + 1), hits, toys, extrapolated=False)
+    toys = len(null)
+    return counted_p(round(combined_p(t, null, rule, columns) * (toys + 1)) - 1, toys)

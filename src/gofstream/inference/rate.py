@@ -44,6 +44,8 @@ class RateTest:
         >>> round(RateTest(100.0, 100, 0.05).with_shape(0.05), 4)
         0.0175
         """
+        if p == 0:  # the lower end of an interval
+            return 0.0
         return float(stats.combine_pvalues([self.p, p], method="fisher").pvalue)
 
     def __str__(self) -> str:

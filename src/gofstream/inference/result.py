@@ -95,13 +95,24 @@ class TestResult:
 
     @property
     def pvalue(self) -> float:
-        """The p-value of `all` and the scan, with that of the rate if it was tested apart."""
+        """The p-value of `all` and the scan, with that of the rate if it was tested apart.
+
+        (1 + k) / (1 + B) of B toys, k of them as extreme; an extrapolation is never part of it.
+        """
         p = self.verdicts[HEADLINE].p
         return p if self.rate is None else self.rate.with_shape(p)
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval on this p-value, from the finite number of toys."""
+        found = self.verdicts[HEADLINE]
+        if self.rate is None:
+            return found.low, found.high
+        return self.rate.with_shape(found.low), self.rate.with_shape(found.high)
+
+    @property
     def zscore(self) -> float:
-        """The same as a Z-score."""
+        """The p-value as a Z-score."""
         return float(z_score(self.pvalue))
 
     @property
@@ -141,7 +152,8 @@ class TestResult:
 
     def __str__(self) -> str:
         """Write a table for the terminal."""
-        return "\n".join([self._headline(), "", *self._rows(), "", *self._notes()])
+        head = [self._counts(), self._headline()]
+        return "\n".join([*head, "", *self._rows(), "", *self._notes()])
 
     def _repr_html_(self) -> str:
         """Write a table for a notebook."""
@@ -165,8 +177,9 @@ class TestResult:
             body += row(name, cells, result.combined)
         notes = "".join(f"<li>{escape(note)}</li>" for note in self._notes())
         return (
-            f"<p>{escape(self._headline())}</p><table><tr><th>statistic (t, p)</th>{head}"
-            f"<th>combined</th></tr>{body}</table><ul>{notes}</ul>"
+            f"<p>{escape(self._counts())}<br>{escape(self._headline())}</p>"
+            f"<table><tr><th>statistic (t, p)</th>{head}<th>combined</th></tr>{body}</table>"
+            f"<ul>{notes}</ul>"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,10 +190,15 @@ class TestResult:
                 "p": p.p,
                 "z": _finite(p.z),
                 "interval": [p.low, p.high],
-                "extrapolated": p.extrapolated,
+                "hits": p.hits,
                 "law": None
                 if p.law is None
-                else {"name": p.law.law, "ks_p": p.law.ks_p, "tail": _finite(p.law.tail_ratio)},
+                else {
+                    "name": p.law.law,
+                    "ks_p": p.law.ks_p,
+                    "tail": _finite(p.law.tail_ratio),
+                    "p": p.law_p,
+                },
             }
 
         return {
@@ -195,6 +213,7 @@ class TestResult:
             },
             "pvalue": self.pvalue,
             "zscore": _finite(self.zscore),
+            "interval": list(self.interval),
             "rule": self.rule,
             "together": None
             if self.together is None
@@ -214,6 +233,17 @@ class TestResult:
         }
 
     def _headline(self) -> str:
+        """Write the p-value of the whole test, and what it was made of."""
+        names = " + ".join(HEADLINE)
+        counted = str(self.verdicts[HEADLINE])
+        if self.rate is None:
+            return f"verdict ({names}): {counted}"
+        return (
+            f"verdict, shape and rate together (Fisher): p = {self.pvalue:.2g}; "
+            f"shape ({names}): {counted}; rate, tested apart: {self.rate}"
+        )
+
+    def _counts(self) -> str:
         if self.rate is not None:
             rate = f"{self.rate.expected:g} expected, shape and rate tested apart"
         elif self.shape_only:
@@ -255,34 +285,21 @@ class TestResult:
         if self.together is not None:
             names, p = self.together
             notes.append(f"{', '.join(names)} together: {p}")
-        if self.rate is not None:
-            notes.append(f"rate, tested apart: {self.rate}")
-            shape = " + ".join(HEADLINE)
-            notes.append(
-                f"shape ({shape}) and rate together (Fisher): p = {self.pvalue:.3g}, "
-                f"Z = {self.zscore:.2f}"
-            )
-        if any(p.extrapolated for result in self.statistics.values() for p in result.p):
-            notes.append("* extrapolated beyond the toys with a fitted law; read as a rough size")
-            notes.append(self._laws())
+        if laws := self._laws():
+            notes.append(laws)
         return [*notes, *self.caveats, "no systematic uncertainties are included"]
 
     def _laws(self) -> str:
-        """Say how well the laws that were used fit the toys."""
+        """Say what fitted laws give for t that no toy reaches, and how well they fit the toys."""
         used = [
-            (p.law.ks_p, p.law.tail_ratio, f"{p.law.law} for {name}{self._at(name, k)}")
+            f"{name}{self._at(name, k)} {p.law_p:.2g} ({p.law.law}, KS p {p.law.ks_p:.2g})"
             for name, result in self.statistics.items()
             for k, p in enumerate(result.p)
-            if p.extrapolated and p.law is not None
+            if p.law is not None and p.law_p is not None
         ]
-        extrapolated = {name for name, r in self.statistics.items() if r.p[0].extrapolated}
-        worst, _, which = min(used)
-        tails = [tail for _, tail, _ in used]
-        return (
-            f"  least KS p of the laws used: {worst:.2g} ({which}); toys beyond their 5 % "
-            f"points{', of the scan its 1 % point' if SCAN in extrapolated else ''}: "
-            f"{min(tails):.2f} to {max(tails):.2f} times as many as predicted"
-        )
+        if not used:
+            return ""
+        return f"p extrapolated by laws fitted to the toys, not measured: {', '.join(used)}"
 
     def _at(self, name: str, k: int) -> str:
         return "" if name == SCAN else f" at σ = {self.widths[k]:.3g}"
@@ -306,13 +323,12 @@ RULES: dict[Rule, str] = {
 
 
 def _p(p: PValue) -> str:
-    return f"{p.p:.2g}{'*' if p.extrapolated else ''}"
+    return f"{p.p:.2g}"
 
 
 def _z(p: PValue) -> str:
-    if p.p == 1:  # no toy is less extreme: there is no Z to quote
-        return "-"
-    return f"{p.z:.1f}{'*' if p.extrapolated else ''}"
+    # A p-value of one has no Z: no toy is less extreme.
+    return "-" if p.p == 1 else f"{p.z:.1f}"
 
 
 def _finite(z: float) -> float | None:

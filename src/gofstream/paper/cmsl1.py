@@ -181,9 +181,9 @@ def _reach(study: PowerStudy[str], name: str, signal: str) -> Reach:
     each = [
         p_value(float(t), null, LAWS[name]) for t in study.signals[signal].statistic(name)[:, 0]
     ]
-    found = median_z([p.p for p in each])
-    beyond = [p.p for p in each if p.extrapolated]
-    return Reach(found, bool(beyond) and float(np.median([p.p for p in each])) <= max(beyond))
+    beyond = [found.law_p for found in each if found.law_p is not None]
+    p = [found.p if found.law_p is None else found.law_p for found in each]
+    return Reach(median_z(p), bool(beyond) and float(np.median(p)) <= max(beyond))
 
 
 def _draw(axes: Axes, lines: Mapping[str, list[Reach]]) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gofstream.checks import ROWS_PER_EVENT, match_columns
 from gofstream.errors import ColumnError, nearest_names
 from gofstream.inference.pvalues import PValue
-from gofstream.inference.result import HEADLINE, TestResult
+from gofstream.inference.result import TestResult
 from gofstream.ondisk import OnDisk
 from gofstream.report.record import (
     Chance,
@@ -104,7 +104,8 @@ def examine(
         title=title,
         pvalue=result.pvalue,
         zscore=float(result.zscore) if result.pvalue < 1 else None,
-        extrapolated=result.verdicts[HEADLINE].extrapolated,
+        low=result.interval[0],
+        high=result.interval[1],
         level=level,
         rule=result.rule,
         toys=result.toys,
@@ -191,7 +192,8 @@ def _chance(p: PValue) -> Chance:
         z=p.z if np.isfinite(p.z) else None,
         low=p.low,
         high=p.high,
-        extrapolated=p.extrapolated,
+        hits=p.hits,
+        law_p=p.law_p,
     )
 
 

@@ -66,6 +66,7 @@ def render(record: Record) -> str:
         record=record,
         questions=QUESTIONS,
         rule=RULES[record.rule],
+        headline=words.headline(record),
         verdict=words.verdict(record),
         decision=words.decision(record),
         caveats=words.caveats(record),

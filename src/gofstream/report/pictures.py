@@ -30,8 +30,8 @@ PANELS = 2
 def p_figure(record: Record) -> Figure:
     """Draw Z, and p above it, of every strategy: at each width, and over all of them.
 
-    An open marker is extrapolated. Widths of one strategy stand below each other, so that equal
-    values do not hide each other.
+    An open marker is a p that no toy reaches: the least that so many toys show. Widths of one
+    strategy stand below each other, so that equal values do not hide each other.
     """
     rows: dict[str, tuple[tuple[Chance, ...], Chance]] = {
         name: ((), together) for name, together in record.verdicts.items()
@@ -73,7 +73,7 @@ def _mark(axes: Axes, chance: Chance, height: float, width: int | None) -> None:
         marker=marker,
         ms=large,
         color=colour,
-        mfc="white" if chance.extrapolated else colour,
+        mfc="white" if chance.hits == 0 else colour,
         mew=1.2,
         zorder=3,
     )
@@ -106,10 +106,9 @@ def _p_handles(record: Record) -> list[Line2D]:
         handles.append(Line2D([], [], color=colour, marker=marker, ms=5, ls="", label=label))
     handles.append(Line2D([], [], color=BLACK, marker="d", ms=8, ls="", label="all widths"))
     chances = [c for found in record.statistics.values() for c in (*found.p, found.combined)]
-    if any(chance.extrapolated for chance in chances):
-        handles.append(
-            Line2D([], [], color=BLACK, marker="o", mfc="white", ls="", label="open: extrapolated")
-        )
+    if any(chance.hits == 0 for chance in chances):
+        label = "open: no toy as extreme"
+        handles.append(Line2D([], [], color=BLACK, marker="o", mfc="white", ls="", label=label))
     if any(chance.z is None for chance in chances):
         handles.append(Line2D([], [], ls="", label=f"p = 1 drawn at {LOWEST:.0f}"))
     if record.level is not None:
@@ -137,15 +136,11 @@ def null_figure(record: Record, strategy: str) -> Figure:
             panels, found.null, found.p, record.widths, strict=False
         ):
             _draw_null(axes, null)
-            mark = " *" if chance.extrapolated else ""
             at = "" if strategy == SCAN else f"σ = {width.width:.3g}\n"
-            axes.set_title(f"{at}p = {p_text(chance.p)}{mark}", fontsize=9, pad=4)
+            axes.set_title(f"{at}p = {p_text(chance.p)}", fontsize=9, pad=4)
         for axes in panels[len(found.null) :]:
             axes.set_axis_off()
-        foot = "test statistic t" + (
-            "   (* extrapolated)" if any(chance.extrapolated for chance in found.p) else ""
-        )
-        figure.supxlabel(foot, fontsize=10, y=0.08 / height)
+        figure.supxlabel("test statistic t", fontsize=10, y=0.08 / height)
         figure.supylabel("toys", fontsize=10, x=0.01)
     return figure
 

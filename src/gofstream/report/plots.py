@@ -218,8 +218,7 @@ def plot_null(table: NullTable, result: TestResult, title: str) -> Figure:
             ends = [min(toys[:, k].min(), found.t[k]), max(toys[:, k].max(), found.t[k])]
             pad = 0.04 * max(ends[1] - ends[0], 1e-9)
             axes.set_xlim(ends[0] - pad, ends[1] + pad)
-            mark = "*" if found.p[k].extrapolated else ""
-            axes.set_title(f"p = {found.p[k].p:.2g}{mark}", fontsize=9, loc="right", pad=2)
+            axes.set_title(f"p = {found.p[k].p:.2g}", fontsize=9, loc="right", pad=2)
             axes.set_yticks([])
             axes.tick_params(labelsize=8)
         row[0].set_ylabel(name, fontsize=11)
@@ -228,6 +227,4 @@ def plot_null(table: NullTable, result: TestResult, title: str) -> Figure:
         axes.set_xlabel(f"t at σ = {width:.3g}")
     if names[-1] == SCAN:
         panels[-1, 0].set_xlabel("t")
-    if any(p.extrapolated for found in result.statistics.values() for p in found.p):
-        figure.supxlabel("* extrapolated beyond the toys", fontsize=9, ha="left", x=0.01)
     return figure

@@ -1,7 +1,7 @@
 """The result file: every number a report shows, in a versioned, published form.
 
 `result.json` is one `Record`. The report is made from it alone, so it can be made again without the
-data. Its JSON Schema is shipped as `result-2.schema.json`.
+data. Its JSON Schema is shipped as `result-3.schema.json`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from gofstream.errors import ColumnError, FormatError, nearest_names
 from gofstream.files import write_whole
+from gofstream.report.upgrade import upgraded
 from gofstream.toys.scanning import SCAN
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from uhi.typing.plottable import PlottableHistogram
 
 FORMAT: Final = "gofstream.result"
-VERSION: Final = 2
+VERSION: Final = 3
 #: Where the published schema lies.
 SCHEMA = Path(__file__).parent / f"result-{VERSION}.schema.json"
 
@@ -56,13 +57,21 @@ def check_bins(edges: Sequence[float], **contents: Sequence[object]) -> None:
 
 
 class Chance(Part):
-    """A p-value with its Z (none if p is one) and the interval that the number of toys leaves."""
+    """A p-value that counts toys, with its Z (none if p is one).
+
+    Attributes
+    ----------
+    low, high : 95 % interval from the finite number of toys.
+    hits : toys at least as extreme as the data.
+    law_p : where there are none, p by a law fitted to the toys: extrapolated, not measured.
+    """
 
     p: Probability
     z: Number | None
     low: NotNegative
     high: NotNegative
-    extrapolated: bool
+    hits: Count
+    law_p: Probability | None
 
 
 class Null(Part):
@@ -267,7 +276,8 @@ class Record(Part):
 
     Attributes
     ----------
-    pvalue, zscore, extrapolated : the verdict: `all` and scan, with the rate if apart.
+    pvalue, zscore, low, high : the verdict: `all` and scan, with the rate if apart; and the 95 %
+        interval of p from the finite number of toys.
     level : the p-value at which the user calls it an anomaly, if one was given.
     verdicts : p of several strategies together, by their names with " + " between; the first is
         the one that counts.
@@ -281,11 +291,12 @@ class Record(Part):
     """
 
     format: Literal["gofstream.result"] = FORMAT
-    version: Literal[2] = VERSION
+    version: Literal[3] = VERSION
     title: str
     pvalue: Probability
     zscore: Number | None
-    extrapolated: bool
+    low: NotNegative
+    high: NotNegative
     level: Probability | None
     rule: Literal["min", "mean", "product"]
     toys: Count
@@ -416,10 +427,11 @@ class Record(Part):
             raise FormatError(f"{path} is not JSON ({error}); give a result file") from error
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise FormatError(f"{path} is not a gofstream result; give the result.json of a test")
+        content = upgraded(content)
         if content.get("version") != VERSION:
             raise FormatError(
-                f"{path} has version {content.get('version')!r}, but this gofstream reads version "
-                f"{VERSION}; use the gofstream that wrote it, or a newer one"
+                f"{path} has version {content.get('version')!r}, but this gofstream reads versions "
+                f"2 and {VERSION}; use the gofstream that wrote it, or a newer one"
             )
         try:
             return cls.model_validate(content)

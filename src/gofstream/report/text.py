@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from gofstream.report.record import Record
-from gofstream.report.words import caveats, decision, number, p_text, place_text, verdict, z_text
+from gofstream.report.words import (
+    caveats,
+    decision,
+    headline,
+    number,
+    p_text,
+    place_text,
+    verdict,
+    z_text,
+)
 from gofstream.toys.scanning import SCAN
 
 
 def summary(record: Record) -> str:
     """Write a result in a dozen lines."""
-    star = "*" if record.extrapolated else ""
-    size = f"p = {p_text(record.pvalue)}{star}, Z = {z_text(record.zscore)}{star}"
-    lines = [record.title, size, verdict(record), decision(record), ""]
+    lines = [record.title, headline(record), verdict(record), decision(record), ""]
     rows = [("strategy", "p", "Z", "most surprising width")]
     for name, together in record.verdicts.items():
-        star = "*" if together.extrapolated else ""
-        rows.append((name, f"{p_text(together.p)}{star}", f"{z_text(together.z)}{star}", ""))
+        rows.append((name, p_text(together.p), z_text(together.z), ""))
     for name, found in record.statistics.items():
         best = min(range(len(found.p)), key=lambda k: found.p[k].p)
-        star = "*" if found.combined.extrapolated else ""
         width = "-" if name == SCAN else number(record.widths[best].width, 3)
-        p, z = p_text(found.combined.p), z_text(found.combined.z)
-        rows.append((name, f"{p}{star}", f"{z}{star}", width))
+        rows.append((name, p_text(found.combined.p), z_text(found.combined.z), width))
     sizes = [max(len(row[k]) for row in rows) for k in range(4)]
     lines += [
         "  ".join(cell.ljust(n) for cell, n in zip(row, sizes, strict=True)).rstrip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gofstream.inference.pvalues import counted_text, toys_needed
 from gofstream.inference.result import complaints
 from gofstream.report.record import Chance, Record, Window
 from gofstream.scan.where import TOLD
@@ -71,9 +72,9 @@ def z_text(z: float | None) -> str:
 
 
 def interval(chance: Chance) -> str:
-    """Write what the number of toys leaves of a p-value; it never goes down to zero."""
+    """Write the 95 % interval of a p-value; it never goes down to zero."""
     if chance.low == 0:
-        return f"below {p_text(chance.high)}"
+        return f"at most {p_text(chance.high)}"
     return f"{p_text(chance.low)} to {p_text(chance.high)}"
 
 
@@ -123,10 +124,30 @@ def place_text(window: Window) -> str:
     return ", ".join(told[:TOLD]) + rest
 
 
+def headline(record: Record) -> str:
+    """Write the p-value of the verdict, its interval, and what it was made of."""
+    chance = record.verdicts[record.headline]
+    counted = counted_text(
+        chance.p, chance.low, chance.high, chance.hits, record.toys, write=p_text
+    )
+    if chance.hits == 0:
+        counted += ". To go further: more toys"
+    if record.rate is None:
+        return f"{counted}."
+    rate = record.rate
+    return (
+        f"p = {p_text(record.pvalue)}: shape and number of events together (Fisher). "
+        f"Shape ({record.headline}): {counted}. Number of events: {number(rate.observed)} "
+        f"observed, {number(rate.expected)} expected, p = {p_text(rate.p)}."
+    )
+
+
 def verdict(record: Record) -> str:
     """Say in one sentence how surprising the data are."""
-    p = record.pvalue
-    if p > 0.1:
+    p = record.high if record.low == 0 else record.pvalue
+    if p > 1 / UNIMAGINABLE and record.low == 0:
+        often = f"in at most {p_text(100 * p)} % of such repetitions"
+    elif p > 0.1:
         often = f"in {100 * p:.0f} % of such repetitions"
     elif p > 1 / UNIMAGINABLE:
         often = f"about once in {_rounded(1 / p)} such repetitions"
@@ -155,15 +176,6 @@ def decision(record: Record) -> str:
 def caveats(record: Record) -> list[tuple[str, str]]:
     """List what to know before quoting the verdict: each a heading of few words, and a sentence."""
     found = []
-    if record.extrapolated:
-        found.append(
-            (
-                "Extrapolated",
-                f"none of the {record.toys:,} toys reaches t of the data where that is most "
-                "surprising, so p and Z follow from a law fitted to the toys. Read them as a rough "
-                "size.",
-            )
-        )
     found += _too_few_toys(record)
     told = set()
     stuck = missed = 0
@@ -197,23 +209,25 @@ def caveats(record: Record) -> list[tuple[str, str]]:
 def _too_few_toys(record: Record) -> list[tuple[str, str]]:
     chance = record.verdicts[record.headline]
     found = []
-    if not chance.extrapolated and round(chance.p * (record.toys + 1)) <= FEW:
+    if chance.hits < FEW:
         found.append(
             (
                 "Few toys",
-                f"of {record.toys:,} toys fewer than {FEW} are as extreme as the data: p of "
-                f"{record.headline} is known as {interval(chance)} (95 %). More toys would say it "
-                "better.",
+                f"fewer than {FEW} of {record.toys:,} toys are as extreme as the data: the 95 % "
+                f"interval of p of {record.headline} is {interval(chance)}. More toys make it "
+                "narrower.",
             )
         )
     widths = [len(record.statistics[name].p) for name in record.headline.split(" + ")]
-    least = len(widths) * max(widths) / (record.toys + 1)
-    if record.level is not None and record.level < least and not record.extrapolated:
+    columns = len(widths) * max(widths)
+    least = columns / (record.toys + 1)
+    if record.level is not None and record.level < least and not record.anomalous:
         found.append(
             (
                 "Level out of reach",
                 f"{record.toys:,} toys cannot be sure to show a p below {p_text(least)} for "
-                f"{record.headline} and all widths, and the level is {p_text(record.level)}.",
+                f"{record.headline} and all widths, and the level is {p_text(record.level)}: that "
+                f"needs ≥ {toys_needed(record.level, columns):,} toys.",
             )
         )
     return found
