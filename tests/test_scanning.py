@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,15 +111,24 @@ def test_permutation_scans_labels_blindly(tmp_path: Path) -> None:
         plan.scan(data[::-1])
 
 
+def change(path: Path, *commands: str) -> None:
+    """Change a null file as a program would that keeps its description whole."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for command in commands:
+            connection.execute(command)
+        rows = dict(connection.execute("SELECT key, value FROM about WHERE key != 'sha256'"))
+        digest = hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+        connection.execute("UPDATE about SET value = ? WHERE key = 'sha256'", (json.dumps(digest),))
+
+
 def test_a_file_from_before_the_scan_gets_it_added(tmp_path: Path) -> None:
     """Fits are not made again, and the bits are those of a new file; another rule is refused."""
     plan, path = plan_of(), tmp_path / "old.null"
     with thread_workers(1) as executor:
         new = calibrate(plan, TOYS, tmp_path / "new.null", executor).table
         calibrate(plan, TOYS, path, executor)
-        with sqlite3.connect(path) as connection:
-            connection.execute("DELETE FROM about WHERE key = 'scan'")
-            connection.execute("DELETE FROM blocks WHERE width = 2")
+        without = "DELETE FROM about WHERE key = 'scan'"
+        change(path, without, "DELETE FROM blocks WHERE width = 2")
         assert describe_null(path)["toys"] >= TOYS
         seen: list[tuple[int, int]] = []
         old = calibrate(plan, TOYS, path, executor, progress=lambda d, n: seen.append((d, n))).table
@@ -126,9 +138,11 @@ def test_a_file_from_before_the_scan_gets_it_added(tmp_path: Path) -> None:
     assert old.scan is not None
     assert new.scan is not None
     assert old.scan.tobytes() == new.scan.tobytes()
-    with sqlite3.connect(path) as connection:  # by an older rule: made anew, and the fits are kept
-        connection.execute("UPDATE about SET value = '1' WHERE key = 'scan'")
-        connection.execute("UPDATE blocks SET t = zeroblob(length(t)) WHERE width = 2")
+    change(  # by an older rule: made anew, and the fits are kept
+        path,
+        "UPDATE about SET value = '1' WHERE key = 'scan'",
+        "UPDATE blocks SET t = zeroblob(length(t)) WHERE width = 2",
+    )
     with thread_workers(1) as executor:
         seen.clear()
         again = calibrate(plan, TOYS, path, executor, progress=lambda d, n: seen.append((d, n)))
@@ -137,13 +151,11 @@ def test_a_file_from_before_the_scan_gets_it_added(tmp_path: Path) -> None:
     assert again.table.scan.tobytes() == new.scan.tobytes()
     assert again.table.t.tobytes() == new.t.tobytes()
     assert describe_null(path)["scan"] == RULE
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE about SET value = '99' WHERE key = 'scan'")
+    change(path, "UPDATE about SET value = '99' WHERE key = 'scan'")
     with thread_workers(1) as executor, pytest.raises(FormatError, match="another scan: 99 there"):
         calibrate(plan, TOYS, path, executor)
     other = ReferencePlan(plan.learner, plan.source, "expo1d", plan.expected, seed=8)
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM about WHERE key = 'scan'")
+    change(path, without)
     with thread_workers(1) as executor, pytest.raises(FormatError, match="another seed"):
         calibrate(other, TOYS, path, executor)
     with sqlite3.connect(path) as connection:  # a file that was refused is left as it was

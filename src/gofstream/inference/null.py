@@ -1,19 +1,25 @@
 """The null distribution: one file with t of every toy, statistic, width and number of batches.
 
-Format, version 1: an SQLite file. Table `about` (key, value) holds JSON; `blocks` (width, block,
-unconverged, t) holds, for each width index and block of toys, little-endian float64 numbers in the
-order toy, statistic, number of batches; which statistics, stands in `about` under `statistics`, and
-where it does not they are the six of METHOD §3. If `about` has `scan`, the number of its rule,
-there is one index more than widths, with the scan as its only statistic. A block is written in one
-transaction, so a file is whole whatever happens to the program that writes it; blocks that are
-missing can be added at any time, those of the scan to a file that was made before there was one, or
-in place of those by an older rule.
+Format, version 2: an SQLite file. Table `about` (key, value) holds JSON; `blocks` (width, block,
+unconverged, t, sha256) holds, for each width index and block of toys, little-endian float64 numbers
+in the order toy, statistic, number of batches; which statistics, stands in `about` under
+`statistics`, and where it does not they are the six of METHOD §3. If `about` has `scan`, the number
+of its rule, there is one index more than widths, with the scan as its only statistic. A block is
+written in one transaction, so a file is whole whatever happens to the program that writes it;
+blocks that are missing can be added at any time, those of the scan to a file that was made before
+there was one, or in place of those by an older rule.
+
+Checksums: `about` has `sha256` over all its other rows, and `made_for`, a digest of the description
+with which the file was made. The `sha256` of a block covers `made_for`, its two indices, its number
+of fits that did not converge, and its numbers; so a block that is damaged, or of another file, is
+refused.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,13 +30,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.errors import FormatError, InputError, nearest_names, short
+from gofstream.inference.checksums import (
+    FORMAT,
+    MADE_FOR,
+    SHA256,
+    VERSION,
+    about_sum,
+    block_sum,
+    check_about,
+    is_whole,
+    readable,
+)
 from gofstream.statistics import STATISTICS
 from gofstream.toys.scanning import SCAN
 
 Floats = NDArray[np.float64]
-
-FORMAT = "gofstream.null"
-VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,37 +111,35 @@ class NullFile:
     Raises
     ------
     FormatError
-        If the file is damaged, of a newer format, or made with something else; it says which field.
+        If the file is damaged, of another version, or made with something else; it says which
+        field.
     """
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
         self.path = path
         self.about = {"format": FORMAT, "version": VERSION, **about}
-        try:
-            with self._connect() as connection:
-                self._open(connection)
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            raise FormatError(
-                f"{self.path} cannot be used as a null file ({error}); move it away, or give "
-                "another name"
-            ) from error
+        with readable(path), self._connect() as connection:
+            self._made_for = self._open(connection)
 
     def _connect(self) -> closing[sqlite3.Connection]:
         connection = sqlite3.connect(self.path, timeout=60, isolation_level=None)
         connection.execute("PRAGMA synchronous = FULL")
         return closing(connection)
 
-    def _open(self, connection: sqlite3.Connection) -> None:
+    def _open(self, connection: sqlite3.Connection) -> str:
+        """Compare the description with that of the file, or write it; give its `made_for`."""
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT)")
+        stored = dict(connection.execute("SELECT key, value FROM about"))
+        if not (new := not stored):
+            check_about(self.path, stored)
         connection.execute(
             "CREATE TABLE IF NOT EXISTS blocks (width INTEGER, block INTEGER, unconverged INTEGER, "
-            "t BLOB, PRIMARY KEY (width, block))"
+            "t BLOB, sha256 TEXT, PRIMARY KEY (width, block))"
         )
-        stored = dict(connection.execute("SELECT key, value FROM about"))
         wanted = {key: json.dumps(value, sort_keys=True) for key, value in self.about.items()}
         rescan = stored and SCAN in wanted and _older(stored.get(SCAN), wanted[SCAN])
-        for key in ("format", "version", *wanted) if stored else ():
+        for key in wanted if stored else ():
             if key == SCAN and rescan:
                 continue  # from before this scan: its blocks can be made, and the fits are kept
             if stored.get(key) != wanted[key]:
@@ -138,14 +150,24 @@ class NullFile:
         if rescan:
             which = len(self.about["widths"])
             connection.execute("DELETE FROM blocks WHERE width = ?", (which,))
-            connection.execute("DELETE FROM about WHERE key = ?", (SCAN,))
-        new = {key: value for key, value in wanted.items() if key not in stored or key == SCAN}
-        connection.executemany("INSERT OR IGNORE INTO about VALUES (?, ?)", new.items())
+            stored |= {SCAN: wanted[SCAN]}
+        if not stored:
+            stored = wanted | {MADE_FOR: json.dumps(about_sum(wanted))}
+        stored[SHA256] = json.dumps(about_sum(stored))
+        if rescan or new:
+            connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", stored.items())
         connection.execute("COMMIT")
+        return stored[MADE_FOR]
 
     def blocks(self) -> set[tuple[int, int]]:
-        """Tell which (pass, block) are there: the widths, and the scan."""
-        with self._connect() as connection:
+        """Tell which (pass, block) are there: the widths, and the scan.
+
+        Raises
+        ------
+        FormatError
+            If the file is damaged.
+        """
+        with readable(self.path), self._connect() as connection:
             return set(connection.execute("SELECT width, block FROM blocks"))
 
     def put(self, which: int, block: int, t: Floats, unconverged: int) -> None:
@@ -157,13 +179,14 @@ class NullFile:
             If it cannot be written, as on a full disk; the file stays as it was.
         """
         data = np.ascontiguousarray(t, dtype="<f8").tobytes()
+        row = (which, block, unconverged, data)
         try:
             with self._connect() as connection:
                 connection.execute(
-                    "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?)",
-                    (which, block, unconverged, data),
+                    "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?)",
+                    (*row, block_sum(self._made_for, row)),
                 )
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             raise OSError(f"{self.path} cannot be written ({error}); make room for it") from error
 
     def load(self, toys: int) -> NullTable:
@@ -172,36 +195,52 @@ class NullFile:
         Raises
         ------
         FormatError
-            If a block is missing or of the wrong length.
+            If a block is missing or damaged; it says which.
         """
         widths, names = len(self.about["widths"]), statistics_in(self.about)
-        parts, missed = zip(
-            *(self._pass(which, toys, len(names)) for which in range(widths)), strict=True
-        )
-        scan = self._pass(widths, toys, 1)[0][:, 0] if SCAN in self.about else None
-        return NullTable(np.stack(parts, axis=2), self.about, sum(missed), scan)
+        with readable(self.path), self._connect() as connection:
+            passes = [
+                self._pass(connection, which, toys, len(names) if which < widths else 1)
+                for which in range(widths + (SCAN in self.about))
+            ]
+        t = np.stack([part for part, _ in passes[:widths]], axis=2)
+        scan = passes[widths][0][:, 0] if SCAN in self.about else None
+        return NullTable(t, self.about, sum(missed for _, missed in passes[:widths]), scan)
 
-    def _pass(self, which: int, toys: int, statistics: int) -> tuple[Floats, int]:
+    def _pass(
+        self, connection: sqlite3.Connection, which: int, toys: int, statistics: int
+    ) -> tuple[Floats, int]:
         """Read toys of one width, or of the scan: (toys, statistics, N_b), and fits that failed."""
         size, batches = int(self.about["toys_per_block"]), len(self.about["expected"])
         parts, unconverged = [], 0
-        with self._connect() as connection:
-            for block in range(-(-toys // size)):
-                row = connection.execute(
-                    "SELECT unconverged, t FROM blocks WHERE width = ? AND block = ?",
-                    (which, block),
-                ).fetchone()
-                if row is None or len(row[1]) != 8 * size * statistics * batches:
-                    state = "missing" if row is None else "damaged"
-                    where = f"width {which}" if which < len(self.about["widths"]) else "the scan"
-                    raise FormatError(
-                        f"{self.path}: block {block} of {where} is {state}; run the calibration "
-                        "again to complete it"
-                    )
-                values = np.frombuffer(row[1], dtype="<f8")
-                parts.append(values.reshape(size, statistics, batches))
-                unconverged += row[0]
+        for block in range(-(-toys // size)):
+            row = connection.execute(
+                "SELECT width, block, unconverged, t, sha256 FROM blocks "
+                "WHERE width = ? AND block = ?",
+                (which, block),
+            ).fetchone()
+            if row is None:
+                raise FormatError(
+                    f"{self.path}: {self._name(which, block)} is missing; run the calibration "
+                    "again to complete it"
+                )
+            length = 8 * size * statistics * batches
+            if row[:2] != (which, block) or not is_whole(self._made_for, row, length):
+                raise FormatError(
+                    f"{self.path}: {self._name(which, block)} is damaged (its SHA-256 does not "
+                    "match); restore a copy of the file, or delete it to make the toys anew"
+                )
+            values = np.frombuffer(row[3], dtype="<f8")
+            parts.append(values.reshape(size, statistics, batches))
+            unconverged += row[2]
         return np.concatenate(parts)[:toys], unconverged
+
+    def _name(self, which: int, block: int) -> str:
+        return f"block {block} of {_pass_name(which, len(self.about['widths']))}"
+
+
+def _pass_name(which: int, widths: int) -> str:
+    return f"width {which}" if which < widths else "the scan"
 
 
 def _older(stored: str | None, wanted: str) -> bool:
@@ -221,15 +260,19 @@ def describe_null(path: Path) -> dict[str, Any]:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
             if file.execute("PRAGMA quick_check").fetchone() != ("ok",):
                 raise sqlite3.DatabaseError("its pages contradict each other")
-            about = {
-                key: json.loads(value)
-                for key, value in file.execute("SELECT key, value FROM about")
-            }
-            blocks = dict(file.execute("SELECT width, count(*) FROM blocks GROUP BY width"))
-        if about["format"] != FORMAT:
-            raise KeyError("format")
+            stored = dict(file.execute("SELECT key, value FROM about"))
+            check_about(path, stored)
+            blocks: Counter[int] = Counter()
+            for row in file.execute("SELECT width, block, unconverged, t, sha256 FROM blocks"):
+                if not is_whole(stored[MADE_FOR], row):
+                    name = _pass_name(row[0], len(json.loads(stored["widths"])))
+                    raise ValueError(f"block {row[1]} of {name} is damaged")
+                blocks[row[0]] += 1
+        about = {
+            key: json.loads(value) for key, value in stored.items() if key not in (MADE_FOR, SHA256)
+        }
         passes = len(about["widths"]) + (SCAN in about)
-        fewest = min(blocks.get(which, 0) for which in range(passes))
+        fewest = min(blocks[which] for which in range(passes))
         return about | {"toys": fewest * int(about["toys_per_block"])}
     except (sqlite3.DatabaseError, ValueError, KeyError, TypeError) as error:
         raise FormatError(f"{path} is not a whole null file ({error}); make it anew") from error
