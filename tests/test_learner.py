@@ -214,7 +214,7 @@ def test_missing_column() -> None:
 @pytest.mark.parametrize("expected", [[], [100.0], [100.0] * 5])
 def test_wrong_number_of_expected_counts(expected: list[float]) -> None:
     """Both numbers are named."""
-    with pytest.raises(InputError, match=f"^{len(expected)} expected counts for 4 batches$"):
+    with pytest.raises(InputError, match=f"^expected has {len(expected)} numbers; give 4, "):
         learnt(prepared(), observed(), expected)
 
 
@@ -222,14 +222,14 @@ def test_wrong_number_of_expected_counts(expected: list[float]) -> None:
 def test_preparing_for_an_expected_count_that_is_not_positive(bad: float) -> None:
     """It is refused before any work."""
     reference = Sample.from_array(np.random.default_rng(1).normal(size=(50, 2)))
-    with pytest.raises(InputError, match=rf"positive and finite, got \[{bad}\]"):
+    with pytest.raises(InputError, match=rf"expected is {bad}; give a positive and finite"):
         Learner.prepare(reference, Settings(), expected=bad, rng=np.random.default_rng(2))
 
 
 @pytest.mark.parametrize("bad", [0.0, -3.0, math.nan, math.inf])
 def test_expected_counts_that_are_not_positive(bad: float) -> None:
     """The counts are shown."""
-    with pytest.raises(InputError, match=rf"must be positive and finite, got \[100\.0, {bad}\]"):
+    with pytest.raises(InputError, match=rf"expected\[1\] is {bad}; give a positive"):
         learnt(prepared(), observed(sizes=(100, 100)), [100.0, bad])
 
 

@@ -203,10 +203,10 @@ def test_a_null_file_is_resumed(tmp_path: Path) -> None:
         ({"n_resamples": 0}, "n_resamples is 0"),
         ({"expected": [10.0, 20.0]}, "expected has 2 numbers for 1 batches"),
         ({"expected": [10.0, 20.0], "batches": 3}, "expected has 2 numbers for 3 batches"),
-        ({"expected": -3.0}, "expected counts must be positive"),
-        ({"expected": 0.0}, "expected counts must be positive"),
-        ({"expected": math.nan}, "expected counts must be positive"),
-        ({"expected": [10.0, math.inf], "batches": 2}, "expected counts must be positive"),
+        ({"expected": -3.0}, "expected is -3.0; give a positive"),
+        ({"expected": 0.0}, "expected is 0.0; give a positive"),
+        ({"expected": math.nan}, "expected is nan; give a positive"),
+        ({"expected": [10.0, math.inf], "batches": 2}, r"expected\[1\] is inf; give a positive"),
     ],
 )
 def test_bad_arguments_are_named(options: dict[str, Any], text: str) -> None:

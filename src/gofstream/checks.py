@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from gofstream.errors import ColumnError, EmptyError, GofstreamWarning, WeightError, nearest_names
+from gofstream.arguments import check_type
+from gofstream.errors import (
+    ColumnError,
+    EmptyError,
+    GofstreamWarning,
+    InputError,
+    WeightError,
+    nearest_names,
+)
 from gofstream.sample import Sample, build, pieces
 
 # Below this many reference rows per data row the noise of the reference is felt in t.
@@ -109,6 +117,7 @@ def check_data(batches: Sequence[Sample], reference: Sample) -> list[Sample]:
     >>> check_data([batch], reference)[0].values.tolist()
     [[1.0, 2.0]]
     """
+    check_samples(batches)
     events = sum(len(batch) for batch in batches)
     if events == 0:
         raise EmptyError(
@@ -191,6 +200,21 @@ def match_columns(data: Sample, reference: Sample) -> Sample:
         data.name,
         copy=False,
     )
+
+
+def check_samples(batches: Sequence[Sample]) -> None:
+    """Refuse anything but a list of samples.
+
+    Raises
+    ------
+    InputError
+        It says what was given in place of a sample.
+    """
+    if isinstance(batches, Sample) or not isinstance(batches, Sequence):
+        kind = type(batches).__name__
+        raise InputError(f"batches is of type {kind}; give a list of samples, one for each batch")
+    for k, batch in enumerate(batches):
+        check_type(f"batches[{k}]", batch, Sample, "a Sample, such as Sample.from_array(...)")
 
 
 def constant_values(reference: Sample) -> dict[str, np.floating[Any]]:

@@ -16,8 +16,8 @@ class GofstreamError(Exception):
     """Base of every error raised on purpose by this package."""
 
 
-class InputError(GofstreamError):
-    """Something is wrong with data that came from outside."""
+class InputError(GofstreamError, ValueError):
+    """Something is wrong with data or an argument that came from outside."""
 
 
 class EmptyError(InputError):
@@ -56,7 +56,7 @@ class IdentityError(InputError):
     """A batch came under a name that another one has already."""
 
 
-class SettingsError(GofstreamError):
+class SettingsError(GofstreamError, ValueError):
     """A setting is unknown or has a value that is not allowed."""
 
 

@@ -23,11 +23,12 @@ from concurrent.futures import (
     Future,
     ThreadPoolExecutor,
 )
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from threadpoolctl import threadpool_limits
 
+from gofstream.arguments import check_type, whole_number
 from gofstream.errors import missing_extra
 
 if TYPE_CHECKING:
@@ -77,6 +78,25 @@ class _OneBlasThread:
 one_blas_thread = _OneBlasThread()
 
 
+def chosen_workers(executor: Executor | None) -> AbstractContextManager[Executor]:
+    """Give the executor that was chosen, which stays open; or threads on all cores if none was.
+
+    Examples
+    --------
+    >>> with chosen_workers(None) as executor:
+    ...     executor.submit(pow, 2, 5).result()
+    32
+    """
+    if executor is None:
+        return thread_workers()
+    check_type("executor", executor, Executor, "a concurrent.futures.Executor, or leave it out")
+    return nullcontext(executor)
+
+
+def _worker_count(count: int | None) -> int:
+    return cores() if count is None else whole_number("count", count)
+
+
 @contextmanager
 def thread_workers(count: int | None = None) -> Iterator[Executor]:
     """Give an executor of ``count`` threads (default: all cores), with one BLAS thread each.
@@ -90,7 +110,7 @@ def thread_workers(count: int | None = None) -> Iterator[Executor]:
     ...     executor.submit(pow, 2, 5).result()
     32
     """
-    count, stop = count or cores(), threading.Event()
+    count, stop = _worker_count(count), threading.Event()
     pool = ThreadPoolExecutor(count, initializer=setattr, initargs=(_this_thread, "stop", stop))
     with (
         one_blas_thread,
@@ -171,7 +191,7 @@ def process_workers(count: int | None = None) -> Iterator[Executor]:
         from loky import ProcessPoolExecutor
     except ImportError as error:
         raise missing_extra("loky", "processes") from error
-    pool = ProcessPoolExecutor(count or cores(), env=ONE_THREAD, initializer=_begin_work)
+    pool = ProcessPoolExecutor(_worker_count(count), env=ONE_THREAD, initializer=_begin_work)
     with pool as executor:
         try:
             yield executor
@@ -219,7 +239,7 @@ def dask_workers(where: str | Client = "local", count: int | None = None) -> Ite
             client = where
         elif where == "local":
             cluster = LocalCluster(
-                n_workers=count or cores(),
+                n_workers=_worker_count(count),
                 threads_per_worker=1,
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",  # any free port; None would mean 8787, for all
@@ -227,7 +247,7 @@ def dask_workers(where: str | Client = "local", count: int | None = None) -> Ite
             client = stack.enter_context(Client(stack.enter_context(cluster)))
         elif where in ("slurm", "htcondor"):
             batch_system = stack.enter_context(_batch_system(where))
-            batch_system.scale(jobs=count or cores())
+            batch_system.scale(jobs=_worker_count(count))
             client = stack.enter_context(Client(batch_system))
         else:
             client = stack.enter_context(Client(where))

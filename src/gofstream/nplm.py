@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -13,9 +12,18 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gofstream.arguments import (
+    check_callable,
+    check_type,
+    file_path,
+    positive_number,
+    positive_numbers,
+    random_generator,
+    whole_number,
+)
 from gofstream.checks import ROWS_PER_EVENT
 from gofstream.errors import InputError
-from gofstream.execution import thread_workers
+from gofstream.execution import chosen_workers
 from gofstream.inference.calibrate import calibrate
 from gofstream.inference.rate import RateTest
 from gofstream.inference.result import TestResult
@@ -42,7 +50,7 @@ def nplm_test(
     pool: Events | None = None,
     n_resamples: int = 400,
     rng: int | np.random.Generator | None = None,
-    null: Path | None = None,
+    null: str | Path | None = None,
     executor: Executor | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> TestResult:
@@ -83,8 +91,8 @@ def nplm_test(
     >>> result.source
     'permuted labels'
     """
-    if n_resamples < 1:
-        raise InputError(f"n_resamples is {n_resamples}; at least one pseudo-experiment is needed")
+    n_resamples = whole_number("n_resamples", n_resamples)
+    check_callable("progress", progress, "a function of the blocks done and wanted")
     planned = plan_test(
         data,
         reference,
@@ -95,9 +103,8 @@ def nplm_test(
         pool=pool,
         rng=rng,
     )
-    workers = thread_workers() if executor is None else nullcontext(executor)
-    with tempfile.TemporaryDirectory() as folder, workers as chosen:
-        path = Path(folder) / "toys.null" if null is None else null
+    with tempfile.TemporaryDirectory() as folder, chosen_workers(executor) as chosen:
+        path = Path(folder) / "toys.null" if null is None else file_path("null", null)
         calibration = calibrate(planned.plan, n_resamples, path, chosen, progress=progress)
         return calibration.test(planned.batches, rate=planned.rate)
 
@@ -127,8 +134,8 @@ def plan_test(
     The parameters are those of `nplm_test`. With the same seed, reference, expected counts and
     settings, the plan is the one that `plan_null` makes without the data.
     """
-    for_data, for_plan = np.random.default_rng(rng).spawn(2)
-    settings = settings or Settings()
+    for_data, for_plan = random_generator("rng", rng).spawn(2)
+    settings = _checked(settings, simulator)
     sample = _sample(reference, None, "reference")
     parts, counts = _batches(data, sample, expected, batches, for_data)
     shape_only = counts is None
@@ -173,10 +180,11 @@ def plan_null(
     >>> plan_null(x, 100.0, batches=2, rng=1).expected.tolist()
     [50.0, 50.0]
     """
-    _, for_plan = np.random.default_rng(rng).spawn(2)
+    _, for_plan = random_generator("rng", rng).spawn(2)
     sample = _sample(reference, None, "reference")
     each = _expected(expected, batches)
-    plan = _plan_null(sample, each, settings or Settings(), simulator, pool, False, for_plan)
+    settings = _checked(settings, simulator)
+    plan = _plan_null(sample, each, settings, simulator, pool, False, for_plan)
     if plan is None:
         most = len(sample) / (POOL_WARN + ROWS_PER_EVENT)
         raise InputError(
@@ -185,6 +193,16 @@ def plan_null(
             "further nominal events, or test data directly, with permuted labels"
         )
     return plan
+
+
+def _checked(settings: Settings | None, simulator: object) -> Settings:
+    """Refuse settings and simulators of another type; give the default settings for None."""
+    if simulator is not None:
+        check_callable("simulator", simulator, "a function of a number of events and a generator")
+    if settings is None:
+        return Settings()
+    check_type("settings", settings, Settings, "Settings(...)")
+    return settings
 
 
 def _sample(events: Events, like: Sample | None, name: str) -> Sample:
@@ -202,8 +220,7 @@ def _batches(
     rng: np.random.Generator,
 ) -> tuple[list[Sample], Floats | None]:
     """Give the batches, and N_i(R) of each or None."""
-    if count < 1:
-        raise InputError(f"batches is {count}; the data make at least one")
+    count = whole_number("batches", count)
     given = _as_list(data)
     if given is not None and count not in (1, len(given)):
         raise InputError(f"{len(given)} batches were given, but batches = {count}; leave it out")
@@ -227,17 +244,16 @@ def _as_list(data: Events | Sequence[Events]) -> list[Events] | None:
 
 
 def _expected(expected: float | Sequence[float], count: int) -> Floats:
-    each = np.atleast_1d(np.asarray(expected, dtype=np.float64))
-    if np.ndim(expected) == 0:
-        each = np.full(count, float(each[0]) / count)
-    if each.shape != (count,):
-        raise InputError(
-            f"expected has {each.size} numbers for {count} batches; give one number for all "
-            "together, or one for each"
-        )
-    if not (np.isfinite(each).all() and (each > 0).all()):
-        raise InputError(f"expected counts must be positive and finite, got {each.tolist()}")
-    return each
+    if isinstance(expected, Sequence | np.ndarray) and np.ndim(expected):
+        if len(expected) != count:
+            raise InputError(
+                f"expected has {len(expected)} numbers for {count} batches; give one number for "
+                "all together, or one for each"
+            )
+        meaning = "the events that the nominal model predicts for each batch"
+        return np.array(positive_numbers("expected", expected, count, meaning))
+    meaning = "the events that the nominal model predicts for all batches together"
+    return np.full(count, positive_number("expected", expected, meaning) / count)
 
 
 def _plan_null(

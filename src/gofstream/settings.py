@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -18,9 +18,7 @@ Device = Literal["cpu", "cpu-torch", "cuda"]
 
 
 class Settings(BaseModel):
-    """All choices that change a result.
-
-    Make one with `Settings.of`, which turns mistakes into `SettingsError`.
+    """All choices that change a result. Unknown names and bad values raise `SettingsError`.
 
     Attributes
     ----------
@@ -74,6 +72,14 @@ class Settings(BaseModel):
     memory: int = Field(default=4 * 1024**3, ge=1)
     device: Device = "cpu"
 
+    if not TYPE_CHECKING:  # type checkers see the names and types of all settings
+
+        def __init__(self, **changes: object) -> None:
+            try:
+                super().__init__(**changes)
+            except ValidationError as error:
+                raise SettingsError(_explain(error)) from None
+
     @field_validator("*", mode="before")
     @classmethod
     def _plain(cls, value: object) -> object:
@@ -88,7 +94,7 @@ class Settings(BaseModel):
         return values
 
     @classmethod
-    def of(cls, **changes: object) -> Settings:
+    def of(cls, **changes: Any) -> Settings:
         """Make settings that differ from the defaults.
 
         Parameters
@@ -106,10 +112,7 @@ class Settings(BaseModel):
         >>> Settings.of(widths=[0.5, 1.0], precision="float64").widths
         (0.5, 1.0)
         """
-        try:
-            return cls.model_validate(changes)
-        except ValidationError as error:
-            raise SettingsError(_explain(error)) from None
+        return cls(**changes)
 
     def changed(self, **changes: object) -> Settings:
         """Make settings that differ from these, checked like any others.

@@ -10,7 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.arguments import file_path, whole_number
+from gofstream.checks import check_samples
 from gofstream.errors import InputError
+from gofstream.execution import chosen_workers
 from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.pvalues import LAWS, Law, PValue, counted_p, p_value
@@ -63,6 +66,7 @@ class Calibration:
                 "these toys were made without a scan (`with_scan=False`), and a test has one; "
                 "calibrate with it: the same file keeps its other toys"
             )
+        check_samples(batches)
         check_sizes(plan, batches)
         widths = plan.learner.widths
         with RunMemory() as memory:
@@ -114,8 +118,8 @@ class Calibration:
 def calibrate(
     plan: Plan,
     toys: int,
-    path: Path,
-    executor: Executor,
+    path: str | Path,
+    executor: Executor | None = None,
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Calibration:
@@ -126,7 +130,7 @@ def calibrate(
     plan : what toys.
     toys : how many; a file with fewer is extended, one with more is used in part.
     path : the null file.
-    executor : runs the blocks.
+    executor : runs the blocks; by default threads on all cores.
     progress : called with the number of blocks done and wanted.
 
     Raises
@@ -136,8 +140,10 @@ def calibrate(
     StoppedError
         On Ctrl-C, when a worker dies or the disk is full; the same call goes on from there.
     """
-    file = NullFile(path, plan.about())
-    run([Job(plan, toys, file)], executor, progress=progress)
+    toys = whole_number("toys", toys)
+    file = NullFile(file_path("path", path), plan.about())
+    with chosen_workers(executor) as chosen:
+        run([Job(plan, toys, file)], chosen, progress=progress)
     return Calibration(plan, file.load(toys))
 
 

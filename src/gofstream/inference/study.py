@@ -11,7 +11,9 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.arguments import whole_number
 from gofstream.errors import InputError
+from gofstream.execution import chosen_workers
 from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.power import MedianZ, Power, median_z, power
@@ -110,7 +112,7 @@ def power_study(
     toys: int,
     signal_toys: int,
     folder: Path,
-    executor: Executor,
+    executor: Executor | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PowerStudy[float]:
     """Make the null and, for each fraction, toys with so much signal added.
@@ -145,7 +147,7 @@ def study(
     toys: int,
     signal_toys: int,
     folder: Path,
-    executor: Executor,
+    executor: Executor | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> PowerStudy[Signal]:
     """Make the null and, for each alternative, toys of it, treated like the nominal ones.
@@ -156,8 +158,10 @@ def study(
     alternatives : whole data sets with a signal, by name or strength.
     toys, signal_toys : how many of the nominal model, and how many of each alternative.
     folder : one file for the null and one for each alternative; what is there is used again.
+    executor : runs the blocks; by default threads on all cores.
     progress : called with blocks done and wanted, over all files.
     """
+    toys, signal_toys = whole_number("toys", toys), whole_number("signal_toys", signal_toys)
     folder.mkdir(parents=True, exist_ok=True)
     null = NullFile(folder / "null.null", plan.about())
     jobs, signals = [Job(plan, toys, null)], {}
@@ -170,7 +174,8 @@ def study(
         )
         signals[name] = NullFile(folder / f"signal-{name}.null", other.about())
         jobs.append(Job(other, signal_toys, signals[name]))
-    run(jobs, executor, progress=progress)
+    with chosen_workers(executor) as chosen:
+        run(jobs, chosen, progress=progress)
     return PowerStudy(
         null.load(toys), {name: file.load(signal_toys) for name, file in signals.items()}
     )

@@ -10,6 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.arguments import (
+    check_type,
+    positive_number,
+    positive_numbers,
+    random_generator,
+)
 from gofstream.checks import check_data, check_reference
 from gofstream.errors import InputError, refuse_beyond
 from gofstream.ratio.centres import (
@@ -31,6 +37,9 @@ from gofstream.sample import Sample, pieces
 from gofstream.settings import Settings
 
 Floats = NDArray[np.float64]
+
+#: What an expected count says, for errors.
+PREDICTED = "the events that the nominal model predicts for a batch"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,14 +90,14 @@ class Learner:
         settings: Settings,
         *,
         expected: float,
-        rng: np.random.Generator,
+        rng: int | np.random.Generator | None,
     ) -> Learner:
         """Learn the scaling, the widths, the centres and, if asked for, the penalty.
 
         Parameters
         ----------
         expected : N(R) of a typical batch.
-        rng : decides which rows become centres and which distances are looked at.
+        rng : seed or generator; decides which rows become centres and which distances are used.
 
         Examples
         --------
@@ -99,8 +108,11 @@ class Learner:
         >>> len(learner.widths)
         5
         """
+        check_type("reference", reference, Sample, "a Sample, such as Sample.from_array(...)")
+        check_type("settings", settings, Settings, "Settings(...)")
+        rng = random_generator("rng", rng)
+        expected = positive_number("expected", expected, PREDICTED)
         check_reference(reference)
-        check_expected([expected])
         scaling = Scaling.learn(reference, settings.scaling)
         scaled = ScaledRows(reference, scaling)
         for part in pieces(len(reference)):  # events that are too far out are refused
@@ -209,10 +221,9 @@ class Learner:
         self, features: Features, batches: Sequence[Sample], expected: Sequence[float]
     ) -> Learnt:
         """Fit every batch at the width of the features, and evaluate what the statistics need."""
-        if len(expected) != len(batches):
-            raise InputError(f"{len(expected)} expected counts for {len(batches)} batches")
-        check_expected(expected)
+        check_type("features", features, Features, "what `Learner.features` returns")
         events = self.scaled(batches)
+        expected = positive_numbers("expected", expected, len(events), PREDICTED)
         points = len(self.reference) + sum(len(x) for x in events)
         refuse_beyond(self.settings.memory, 8 * points * len(batches), "the learnt log ratios")
         done = fit(
@@ -253,19 +264,4 @@ class Learner:
                 converged=bool(done.converged[i]),
             )
             for i, number in enumerate(expected)
-        )
-
-
-def check_expected(expected: Sequence[float]) -> None:
-    """Refuse what no nominal model can predict.
-
-    Raises
-    ------
-    InputError
-        If a number is not finite, or not above zero.
-    """
-    if not all(np.isfinite(n) and n > 0 for n in expected):
-        raise InputError(
-            f"expected counts must be positive and finite, got {list(expected)}; give the number "
-            "of events that the nominal model predicts for each batch"
         )

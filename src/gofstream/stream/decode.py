@@ -136,12 +136,13 @@ def check_expected(expected: float, where: str) -> float:
 
 def _number(text: bytes, where: str) -> float:
     try:
-        return check_expected(float(text), where)
+        number = float(text)
     except ValueError as error:
         shown = short(printable(text.decode("ascii", "backslashreplace")))
         raise InputError(
             f"{where} is {shown!r}; write the expected count there as a number"
         ) from error
+    return check_expected(number, where)
 
 
 def _beside(path: Path) -> float:
@@ -154,7 +155,7 @@ def _beside(path: Path) -> float:
         expected = content.pop("expected")
         if content or isinstance(expected, bool) or not isinstance(expected, int | float):
             raise InputError(say)
-        return check_expected(float(expected), str(path))
+        expected = float(expected)
     # Brackets without end make the first of them; a list or a word for an object the others.
     except (
         RecursionError,
@@ -165,3 +166,4 @@ def _beside(path: Path) -> float:
         TypeError,
     ) as error:
         raise InputError(say) from error
+    return check_expected(expected, str(path))

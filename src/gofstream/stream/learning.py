@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.arguments import positive_number
 from gofstream.checks import match_columns
 from gofstream.errors import EmptyError
 from gofstream.ratio.features import Features
-from gofstream.ratio.learner import Learner, check_expected
+from gofstream.ratio.learner import PREDICTED, Learner
 from gofstream.ratio.model import LogRatio
 from gofstream.ratio.solver import Fit, fit
 from gofstream.sample import Sample
@@ -88,8 +89,9 @@ def learn_batch(
     >>> learn_batch(learner, features, "batch 1", batch, 120.0, 0.0).entry.state
     'unmonitored'
     """
-    own = learner.expected if expected is None else float(expected)
-    check_expected([own])
+    own = learner.expected
+    if expected is not None:
+        own = positive_number("expected", expected, PREDICTED)
     if not len(sample):
         raise EmptyError(f"batch {name!r} has no events; check where it was written")
     batch = match_columns(sample.take(slice(None), name=name), learner.sample)
