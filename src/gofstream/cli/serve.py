@@ -85,7 +85,7 @@ def serve(
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"{store} is shown at http://{shown}:{listening.getsockname()[1]}/")
         answer(
-            lambda: Server(Feed(store, box.waiting if box else None, known), access, box),
+            lambda: Server(Feed(store, inbox, known), access, box),
             listening,
         )
 

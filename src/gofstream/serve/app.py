@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
@@ -128,7 +127,7 @@ class Server:
         length = request.headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self.inbox.largest:
             return refused(413, f"a batch may have {self.inbox.largest:,} bytes at most")
-        self.inbox.check_room()
+        await asyncio.to_thread(self.inbox.check_room)
         if self._receiving >= AT_ONCE:
             return refused(429, "other batches are being received; try again", retry_after="1")
         self._receiving += 1
@@ -155,21 +154,18 @@ class Server:
     async def metrics(self, request: Request) -> Response:
         """Answer Prometheus."""
         feed = self.feed
-        waiting = None if feed.waiting is None else feed.waiting()
-        readable = bool(feed.now) and not feed.trouble
-        text = exposition(feed.now, readable=readable, waiting=waiting, pages=feed.pages)
+        readable = feed.store_status == "ok"
+        text = exposition(feed.now, readable=readable, waiting=feed.waiting, pages=feed.pages)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def health(self, request: Request) -> Response:
-        """Say whether the store can be read, and how old the last batch is."""
-        now, trouble = self.feed.now, self.feed.trouble
-        arrived = now.get("arrived")
-        well = bool(now) and not trouble
-        content: dict[str, Any] = {
-            "status": "ok" if well else "store unreadable" if trouble else "starting",
+        """Say whether the store is read and batches can be written, and how old the last one is."""
+        status, arrived = self.feed.status, self.feed.now.get("arrived")
+        content = {
+            "status": status,
             "age": None if arrived is None else round(time.time() - arrived, 3),
         }
-        return JSONResponse(content, 200 if well else 503)
+        return JSONResponse(content, 200 if status == "ok" else 503)
 
     def _check_token(self, request: Request) -> None:
         if self.access.token is None:

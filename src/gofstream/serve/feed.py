@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import shutil
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +18,7 @@ from gofstream.errors import GofstreamError
 from gofstream.sample import Sample
 from gofstream.serve import where
 from gofstream.serve.follower import HISTORY, PAGE, Change, Follower
+from gofstream.serve.inbox import count_waiting
 
 T = TypeVar("T")
 
@@ -25,6 +28,10 @@ INTERVAL = 0.25
 PULSE = 5.0
 #: Seconds to wait after a store could not be read.
 RETRY = 2.0
+#: Seconds without a look at the store after which the page cannot be relied on.
+STALE = 30.0
+#: Bytes free below which a disk counts as full: the next checkpoint may not fit.
+FULL = 64 * 1024**2
 #: Messages that wait for a slow page; beyond, it is sent away and catches up when it comes back.
 PATIENCE = 64
 #: Pages at a time.
@@ -41,18 +48,20 @@ class Feed:
     Parameters
     ----------
     path : the store.
-    waiting : counts the files in the inbox; None if there is no inbox.
+    inbox : the folder that takes batches, if there is one.
     reference : the reference of the run, to evaluate models on.
     """
 
     def __init__(
         self,
         path: Path,
-        waiting: Callable[[], int] | None = None,
+        inbox: Path | None = None,
         reference: Sample | None = None,
     ) -> None:
         self.follower = Follower(path)
-        self.waiting = waiting
+        self.inbox = inbox
+        #: Batches in the inbox, if there is one.
+        self.waiting: int | None = None
         self.reference = reference
         #: How the run stands; empty before the first look.
         self.now: dict[str, Any] = {}
@@ -60,6 +69,10 @@ class Feed:
         self.pages = 0
         #: Why the store cannot be read, if it cannot.
         self.trouble = ""
+        #: Which disk is full, if one is.
+        self.full = ""
+        #: Whether `run` is at work, and when it last read the store (monotonic seconds).
+        self.running, self.looked = False, 0.0
         self._rows: deque[tuple[str, dict[str, Any]]] = deque(maxlen=HISTORY)
         self._whole: bytes | None = None
         self._where: bytes = b""
@@ -72,6 +85,7 @@ class Feed:
     async def run(self) -> None:
         """Look at the store until stopped."""
         pulsed, wheres = 0.0, asyncio.create_task(self._keep_locating())
+        self.running = True
         try:
             while not self._stopped.is_set():
                 await self._look()
@@ -80,10 +94,27 @@ class Feed:
                     pulsed = time.monotonic()
                 await self._pause(RETRY if self.trouble else INTERVAL)
         finally:
+            self.running = False
             self.stop()
             await wheres
             await self.in_thread(self.follower.close)
             self._thread.shutdown()
+
+    @property
+    def store_status(self) -> str:
+        """How well the store can be shown: "ok", or what is wrong."""
+        if not self.running:
+            return "starting" if not self._stopped.is_set() else "reading of the store has ended"
+        if self.looked and (since := time.monotonic() - self.looked) > STALE:
+            return f"store not read for {since:.0f} s"
+        if self.trouble:
+            return "store unreadable"
+        return "ok" if self.now else "starting"
+
+    @property
+    def status(self) -> str:
+        """How well the server works: "ok", or what is wrong."""
+        return self.full or "ok" if self.store_status == "ok" else self.store_status
 
     def stop(self) -> None:
         """Send all pages away; they come back by themselves if there is a server again."""
@@ -119,18 +150,33 @@ class Feed:
 
     async def _look(self) -> None:
         try:
-            change = await self.in_thread(self.follower.look)
+            change = await self.in_thread(self._look_in_thread)
+            recovered, self.trouble = bool(self.trouble), ""
+            if change is not None:
+                self._take(change)
+            elif recovered:
+                self._tell(self._since(self._mark))
         except GofstreamError as error:
-            if str(error) != self.trouble:
-                _log.error("%s", error)
-                self.trouble = str(error)
-                self._tell(_message("trouble", {"text": self.trouble}))
-            return
-        recovered, self.trouble = bool(self.trouble), ""
-        if change is not None:
-            self._take(change)
-        elif recovered:
-            self._tell(self._since(self._mark))
+            self._complain(str(error), None)
+        except Exception as error:  # a page that stands still in silence would be worse
+            why = f"the run cannot be shown: {type(error).__name__}: {error}"
+            self._complain(f"{why}; see the log of the server", error)
+            # What was read and not shown is read again.
+            await self.in_thread(self.follower.close)
+        self.looked = time.monotonic()
+
+    def _look_in_thread(self) -> Change | None:
+        """Look at the disks, the inbox and the store."""
+        self.full = _full_disk(store=self.follower.path.parent, inbox=self.inbox)
+        self.waiting = None if self.inbox is None else count_waiting(self.inbox)
+        return self.follower.look()
+
+    def _complain(self, trouble: str, error: Exception | None) -> None:
+        """Tell pages and log of a trouble, once for as long as it lasts."""
+        if trouble != self.trouble:
+            _log.error("%s", trouble, exc_info=error)
+            self.trouble = trouble
+            self._tell(_message("trouble", {"text": trouble}))
 
     def _take(self, change: Change) -> None:
         if change.fresh:
@@ -171,7 +217,7 @@ class Feed:
 
     def _beat(self) -> dict[str, Any]:
         """Give what changes without a batch: the time, and the files that wait."""
-        return {"time": time.time(), "waiting": self.waiting() if self.waiting else None}
+        return {"time": time.time(), "waiting": self.waiting}
 
     def _tell(self, message: bytes) -> None:
         for page in self._pages:
@@ -192,13 +238,17 @@ class Feed:
             await self._pause(max(INTERVAL, REST * took))
 
     async def _locate(self, last: int, width: int) -> None:
-        count = self.now["window"] or PAGE
         self._where_of = (last, width)
         try:
+            count = self.now["window"] or PAGE
             kept = await self.in_thread(lambda: self.follower.models(last, count))
             found = await asyncio.to_thread(where.describe, kept, width, self.reference)
-        except (GofstreamError, KeyError) as error:
+        except GofstreamError as error:
             found = {"columns": [], "words": f"The models cannot be shown: {error}"}
+        except Exception as error:  # the rest of the page goes on
+            _log.error("the models cannot be shown", exc_info=error)
+            why = f"{type(error).__name__}: {error}; see the log of the server"
+            found = {"columns": [], "words": f"The models cannot be shown: {why}"}
         self._where = _message("where", found)
         self._tell(self._where)
 
@@ -208,6 +258,15 @@ class Feed:
                 await self._stopped.wait()
         except TimeoutError:
             pass
+
+
+def _full_disk(**folders: Path | None) -> str:
+    """Say which of these folders lies on a full disk; nothing if none does."""
+    for name, folder in folders.items():
+        with suppress(OSError):  # whatever else is wrong, reading or writing there says so
+            if folder is not None and shutil.disk_usage(folder).free < FULL:
+                return f"disk of the {name} full"
+    return ""
 
 
 def _last_word(page: asyncio.Queue[bytes | None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import uuid
 from collections.abc import AsyncIterator
@@ -24,6 +25,8 @@ UNPACKED = 20
 #: Bytes of the name of a file that a run takes.
 LONGEST_FILE = 200
 _ROWS = 65536
+# Bytes that are written at a time.
+_CHUNK = 1 << 20
 
 
 class RefusedError(GofstreamError):
@@ -53,13 +56,6 @@ class Inbox:
     largest: int
     most: int
 
-    def waiting(self) -> int:
-        """Count the batches that wait; not what is being written, or set aside in folders."""
-        try:
-            return count_offered(self.folder)
-        except OSError:
-            return 0
-
     def check_room(self) -> None:
         """Refuse what would wait behind too many others.
 
@@ -68,7 +64,7 @@ class Inbox:
         RefusedError
             429: come back later.
         """
-        if (count := self.waiting()) >= self.most:
+        if (count := count_waiting(self.folder)) >= self.most:
             raise RefusedError(
                 429, f"{count} batches wait already, and {self.most} may; try again later"
             )
@@ -82,16 +78,19 @@ class Inbox:
             413, if it is too large; nothing stays of it.
         """
         partial = self.folder / f".{uuid.uuid4().hex}.partial"
-        size = 0
+        size, chunk = 0, bytearray()
+        # A disk may take seconds, and nobody else would be answered: it is waited for in a thread.
+        await asyncio.to_thread(partial.touch, exist_ok=False)
         try:
-            with partial.open("xb") as file:
-                async for chunk in body:
-                    size += len(chunk)
-                    if size > self.largest:
-                        raise RefusedError(413, f"a batch may have {self.largest:,} bytes at most")
-                    file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
+            async for part in body:
+                size += len(part)
+                if size > self.largest:
+                    raise RefusedError(413, f"a batch may have {self.largest:,} bytes at most")
+                chunk += part
+                if len(chunk) >= _CHUNK:
+                    await asyncio.to_thread(_write, partial, chunk)
+                    chunk = bytearray()
+            await asyncio.to_thread(_write, partial, chunk, sync=True)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
@@ -135,6 +134,25 @@ class Inbox:
             return partial.stat().st_size
         finally:
             partial.unlink(missing_ok=True)
+
+
+def count_waiting(folder: Path) -> int:
+    """Count the batches that wait; not what is being written, or set aside in folders."""
+    try:
+        return count_offered(folder)
+    except OSError:
+        return 0
+
+
+def _write(path: Path, content: bytearray, *, sync: bool = False) -> None:
+    """Append to a file that is there, and see that all of it is on the disk if asked to."""
+    # Opened anew each time: no file stays open in a thread that nobody waits for any longer.
+    with path.open("r+b") as file:
+        file.seek(0, os.SEEK_END)
+        file.write(content)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def check_name(name: str) -> str:
