@@ -10,7 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
+from zipfile import ZipFile
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +24,7 @@ from hypothesis import strategies as st
 from tests.io_files import WRITERS, matrix, muons
 
 from gofstream.errors import ExpressionError, InputError, StoppedError
-from gofstream.stream.decode import Decoder
+from gofstream.stream.decode import Batch, Decoder
 from gofstream.stream.directory import Inbox
 from gofstream.stream.order import Order
 from gofstream.stream.pipe import deliver
@@ -46,6 +49,12 @@ def put(folder: Path, name: str, *values: float, **metadata: str) -> Path:
     else:
         pq.write_table(table, path)
     return path
+
+
+def loaded(inbox: Inbox, name: str) -> Arrival:
+    """Read one that waits."""
+    inbox.claim(name)
+    return inbox.load(name)
 
 
 def settled(inbox: Inbox, now: float = 0.0) -> dict[str, float]:
@@ -73,7 +82,7 @@ def test_every_format(kind: str, folder: Path, tmp_path: Path) -> None:
     inbox = Inbox(folder, Decoder(wanted, where="tight == 1"))
     path = WRITERS[kind](folder, columns)
     assert list(settled(inbox)) == [path.stem]
-    arrival = inbox.load(path.stem)
+    arrival = loaded(inbox, path.stem)
     assert arrival.sample is not None, arrival.problem
     kept = matrix({name: columns[name] for name in wanted})[columns["tight"]]
     np.testing.assert_array_equal(arrival.sample.values, kept)
@@ -91,10 +100,10 @@ def test_batches_without_events(folder: Path) -> None:
     (folder / "c.parquet").touch()
     assert list(settled(inbox)) == ["a", "b", "c"]
     for name in ("a", "b"):
-        sample = inbox.load(name).sample
+        sample = loaded(inbox, name).sample
         assert sample is not None
         assert len(sample) == 0
-    assert "the file is empty (0 bytes)" in inbox.load("c").problem
+    assert "the file is empty (0 bytes)" in loaded(inbox, "c").problem
 
 
 def test_done_is_kept_if_asked(folder: Path) -> None:
@@ -104,7 +113,7 @@ def test_done_is_kept_if_asked(folder: Path) -> None:
         put(folder, "a.parquet", 1.0)
         (folder / "a.json").write_text('{"expected": 7}')
         assert list(settled(inbox, now)) == ["a"]
-        inbox.done(inbox.load("a"))
+        inbox.done(loaded(inbox, "a"))
         assert names(folder) == []
     kept = ["a.json", "a.json~1", "a.parquet", "a.parquet~1"]
     assert names(folder / "done") == kept
@@ -115,13 +124,13 @@ def test_a_file_that_took_the_name_stays(folder: Path) -> None:
     inbox = Inbox(folder, DECODER)
     put(folder, "a.parquet", 1.0)
     settled(inbox)
-    arrival = inbox.load("a")
+    arrival = loaded(inbox, "a")
     put(folder, "b.parquet", 2.0).rename(folder / "a.parquet")
     assert inbox.waiting(20.0) == {}
     inbox.done(arrival)
     assert inbox.waiting(30.0) == {}  # it has to settle first
     assert list(inbox.waiting(40.0)) == ["a"]
-    sample = inbox.load("a").sample
+    sample = loaded(inbox, "a").sample
     assert sample is not None
     assert sample.values.tolist() == [[2.0]]
 
@@ -134,7 +143,7 @@ def test_two_endings_of_one_name(first: str, second: str, folder: Path) -> None:
     settled(inbox)
     put(folder, f"a.{second}", 2.0)
     assert list(inbox.waiting(20.0)) == ["a"]
-    arrival = inbox.load("a")
+    arrival = loaded(inbox, "a")
     assert arrival.sample is not None
     assert arrival.sample.values.tolist() == [[1.0]]
     inbox.waiting(25.0)
@@ -149,7 +158,7 @@ def test_a_restart_offers_again(folder: Path) -> None:
     put_in = Inbox(folder, DECODER)
     put(folder, "run-1.parquet", 1.0)
     settled(put_in)
-    put_in.load("run-1")
+    loaded(put_in, "run-1")
     again = Inbox(folder, DECODER)
     settled(again)
     intake = Intake(again, Order(60.0, ["run-1", "run-2"]))
@@ -180,7 +189,7 @@ def test_growing_files_are_waited_for(folder: Path) -> None:
     assert inbox.waiting(9200.0) == {}
     assert inbox.waiting(10_100.0) == {}
     assert inbox.waiting(10_200.0) == {"x": 10_200.0}
-    arrival = inbox.load("x")
+    arrival = loaded(inbox, "x")
     assert arrival.sample is None
     assert "x.parquet: cannot be read as Parquet" in arrival.problem
 
@@ -192,7 +201,65 @@ def test_a_change_after_the_last_look(folder: Path) -> None:
     path.write_text("x\n1.0\n")
     settled(inbox)
     path.write_text("\0")
-    assert "changed after it had been the same for a while" in inbox.load("a").problem
+    assert "changed after it had been the same for a while" in loaded(inbox, "a").problem
+
+
+class GatedDecoder(Decoder):
+    """Takes as long as a test likes over one file."""
+
+    __slots__ = ("gate", "slow")
+
+    def batch(self, path: Path, name: str) -> Batch:
+        """Read a batch, when its time has come."""
+        if path.stem == self.slow:
+            assert self.gate.wait(20.0)
+        return Decoder.batch(self, path, name)
+
+
+@pytest.mark.parametrize(
+    ("slow", "overtaking"), [("junk", ["r1", "r2", "r3"]), ("r2", ["junk", "r1"])]
+)
+def test_a_slow_file_is_overtaken_by_other_series(
+    folder: Path, slow: str, overtaking: list[str]
+) -> None:
+    """Only those of its own series wait for it; nothing is lost."""
+    decoder, gate = GatedDecoder(("x",)), Event()
+    object.__setattr__(decoder, "gate", gate)
+    object.__setattr__(decoder, "slow", slow)
+    with ThreadPoolExecutor(3) as threads:
+        inbox = Inbox(folder, decoder, settle=0.0, poll=0.0, executor=threads)
+        for name in ("junk", "r1", "r2", "r3"):
+            put(folder, f"{name}.parquet", 1.0)
+        intake, found = Intake(inbox, Order(0.0), executor=threads), list[str]()
+        try:
+            end = time.monotonic() + 10.0
+            while len(found) < len(overtaking) and (now := time.monotonic()) < end:
+                found += [each.name for each in intake.take(now)]
+                time.sleep(0.02)
+            assert sorted(found) == overtaking
+            time.sleep(0.2)
+            assert intake.take(time.monotonic()) == []
+            assert intake.lag(time.monotonic()).waiting == 4
+        finally:
+            gate.set()
+        while len(found) < 4 and time.monotonic() < end:
+            found += [each.name for each in intake.take(time.monotonic())]
+            intake.wait(0.1)
+        assert [name for name in found if name != "junk"] == ["r1", "r2", "r3"]
+        assert len(found) == 4
+
+
+def test_an_error_that_nobody_expected_stops_nothing(folder: Path) -> None:
+    """The file is bad, and the reason says which error."""
+
+    class Broken(Decoder):
+        def batch(self, path: Path, name: str) -> Batch:
+            raise RecursionError("too deep")
+
+    inbox = Inbox(folder, Broken(("x",)))
+    put(folder, "a.parquet", 1.0)
+    settled(inbox)
+    assert "a.parquet: RecursionError: too deep" in loaded(inbox, "a").problem
 
 
 SLOW = """
@@ -353,6 +420,17 @@ BAD: list[tuple[Callable[[Path], str], str]] = [
 ]
 
 
+def many_arrays(folder: Path) -> str:
+    """Put an archive that takes long to open."""
+    with ZipFile(folder / "a.npz", "w") as archive:
+        for number in range(5001):
+            archive.writestr(f"{number}.npy", b"")
+    return "a.npz"
+
+
+BAD.append((many_arrays, "holds 5001 arrays, and may hold 5000"))
+
+
 @pytest.mark.parametrize(("make", "why"), BAD, ids=lambda value: getattr(value, "__name__", ""))
 def test_bad_files(make: Callable[[Path], str], why: str, folder: Path) -> None:
     """To quarantine with the reason, twice if they come twice; the stream goes on."""
@@ -399,7 +477,7 @@ def test_expected_counts(ending: str, folder: Path) -> None:
     (folder / "b.json").write_text('{"expected": 2001}')
     put(folder, f"c.{ending}", 1.0)
     settled(inbox)
-    found = {name: inbox.load(name) for name in "abc"}
+    found = {name: loaded(inbox, name) for name in "abc"}
     assert [found[name].expected for name in "abc"] == [1987.5, 2001.0, None]
     inbox.done(found["a"])
     inbox.refused(found["b"], "a reason")
@@ -420,7 +498,7 @@ def test_bad_files_beside(text: str, folder: Path) -> None:
     put(folder, "a.parquet", 1.0)
     (folder / "a.json").write_text(text)
     settled(inbox)
-    arrival = inbox.load("a")
+    arrival = loaded(inbox, "a")
     assert arrival.sample is None
     assert "a.json: " in arrival.problem
     inbox.refused(arrival, arrival.problem)
@@ -533,7 +611,7 @@ def test_trouble_with_the_folder(folder: Path, tmp_path: Path) -> None:
     inbox = Inbox(folder, DECODER)
     put(folder, "a.parquet", 1.0)
     settled(inbox)
-    arrival = inbox.load("a")
+    arrival = loaded(inbox, "a")
     shutil.rmtree(folder / "quarantine")
     with pytest.raises(StoppedError, match=r"cannot be moved to quarantine \(.*No such file"):
         inbox.refused(arrival, "a reason")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -176,13 +177,29 @@ def test_offered_again(path: Path) -> None:
             assert not again.new
             assert again.alarm is None
             assert again.entry == there.entry
-        for name, state in (("b03", "learnt"), ("b04", "skipped"), ("b09", "quarantined")):
+        for name, state in (("b03", "learnt"), ("b04", "skipped")):
             with pytest.raises(IdentityError, match=f"another batch called '{name}'.*{state}"):
                 offer(monitor, Offer(name, batch(99)))
-        with pytest.raises(IdentityError, match="b03"):
-            monitor.skip("b03", 0.0)
+        assert monitor.skip("b03", 0.0).entry == first[2].entry
         assert everything(path) == before
         assert monitor.position is position
+
+
+def test_a_refused_batch_keeps_no_name_from_a_good_one(path: Path) -> None:
+    """Nor does it get into the way of one that is called like it, in any order."""
+    with opened(path) as monitor:
+        assert offer(monitor, Offer("b1", None, why="junk")).entry.state == "quarantined"
+        learnt = offer(monitor, Offer("b1", batch(1)))
+        assert (learnt.entry.name, learnt.entry.state) == ("b1 (again)", "learnt")
+        again = offer(monitor, Offer("b1", batch(1)))
+        assert (again.entry, again.new) == (learnt.entry, False)
+        # "a", "a (again)", and another "a": each says what became of it, and nothing is raised.
+        sample = batch(2)
+        apart = [monitor.learn(name, sample, None, 0.0) for name in ("a", "a (again)")]
+        assert [monitor.apply(each).entry.name for each in apart] == ["a", "a (again)"]
+        refused = monitor.quarantine("a", 0.0, "another batch has its name")
+        assert (refused.entry.name, refused.new) == ("a (again 2)", True)
+        assert not monitor.quarantine("a", 0.0, "another batch has its name").new
 
 
 def test_quarantine_under_any_name(path: Path) -> None:
@@ -194,7 +211,8 @@ def test_quarantine_under_any_name(path: Path) -> None:
             assert monitor.quarantine(name, 0.0, "why").new
             assert not monitor.quarantine(name, 1.0, "why").new
         names = [entry.name for entry in monitor.store.entries(3)]
-    assert names == ["b01 (again)", "b02 (again)", "bad", r"a\nb", "x" * 192, "no name"]
+    long = f"{'x' * 184}… ({hashlib.sha256(b'x' * 300).hexdigest()[:12]})"
+    assert names == ["b01 (again)", "b02 (again)", "bad", r"a\nb", long, "no name"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gofstream.stream.order import MOST_NAMES, Order, Step, natural, running
+from gofstream.stream.merge import learnt_names
+from gofstream.stream.names import natural, running
+from gofstream.stream.order import MOST_MISSING, MOST_NAMES, Order, Step
+from gofstream.stream.rows import Entry
 
 PATIENCE = 60.0
 
@@ -32,6 +35,8 @@ def played(
         for kind, name, _ in steps:
             if kind != "skip":
                 del left[name]  # fails if it was given twice
+            if kind == "take":
+                order.applied(name)
         found += steps
         # What there was no room for is asked for at once.
         now += 0.0 if any(kind != "skip" for kind, *_ in steps) else step
@@ -169,7 +174,9 @@ def test_names_without_numbers_come_as_they_come() -> None:
         ("r9999", "r10002", ["r10000", "r10001"]),
         ("r1", f"r{MOST_NAMES + 2}", [f"r{number}" for number in range(2, MOST_NAMES + 2)]),
         ("r1", f"r{MOST_NAMES + 3}", [f"r2 to {MOST_NAMES + 2}"]),
-        ("r1", f"r{10**150}", [f"r2 to {10**150 - 1}"]),
+        ("r1", f"r{MOST_MISSING + 2}", [f"r2 to {MOST_MISSING + 1}"]),
+        ("r1", f"r{MOST_MISSING + 3}", []),
+        ("r1", f"r{10**150}", []),
     ],
 )
 def test_names_of_the_missing(last: str, there: str, missing: list[str]) -> None:
@@ -181,9 +188,61 @@ def test_names_of_the_missing(last: str, there: str, missing: list[str]) -> None
 
 
 def test_one_number_written_in_two_ways() -> None:
-    """The second is late: it cannot be another batch."""
-    found = Order(0.0).steps({"r1": 0.0, "r01": 0.0, "r2": 0.0}, now=0.0)
-    assert [step[:2] for step in found] == [("take", "r01"), ("late", "r1"), ("take", "r2")]
+    """The second waits for the first: it is late if that is a batch, and taken if it is none."""
+    there = {"r1": 0.0, "r01": 0.0, "r2": 0.0}
+    for kind in ("late", "take"):
+        order = Order(0.0)
+        found = order.steps(there, now=0.0)
+        assert [step[:2] for step in found] == [("take", "r01"), ("take", "r2")]
+        assert order.steps({"r1": 0.0}, now=0.0) == []
+        for name in ("r01", "r2"):
+            order.applied(name) if kind == "late" else order.refused(name)
+        (step,) = order.steps({"r1": 0.0}, now=0.0)
+        assert step[:2] == (kind, "r1")
+
+
+def test_a_file_that_is_no_batch_leaves_no_gap() -> None:
+    """However large its number: those before it come as if it had never been there."""
+    for number in (7, MOST_MISSING, 99_999_999):
+        order = Order(PATIENCE, ["r1"])
+        assert order.steps({f"r{number}": 0.0}, PATIENCE)[-1] == Step("take", f"r{number}")
+        order.refused(f"r{number}")
+        assert order.steps({"r2": 99.0, "r3": 99.0}, 99.0) == [
+            Step("take", "r2"),
+            Step("take", "r3"),
+        ]
+
+
+def test_a_number_far_from_all_others_moves_no_series() -> None:
+    """Even if it is a batch, and comes first of all; in a run that goes on, too."""
+    for far in (99_999_999, 3 * MOST_MISSING):
+        order = Order(PATIENCE, ["r1"])
+        assert order.steps({f"r{far}": 0.0, "r2": 0.0}, 0.0) == [Step("take", "r2")]
+        order.applied("r2")
+        assert order.steps({f"r{far + 1}": 0.0}, PATIENCE) == [Step("take", f"r{far + 1}")]
+        order.applied(f"r{far + 1}")
+        for each in (order, Order(PATIENCE, ["r1", "r2", f"r{far + 1}"])):
+            assert each.steps({"r3": 99.0}, 99.0) == [Step("take", "r3")]
+            each.applied("r3")
+            # Both go on: each end of the series has its own next number.
+            assert each.steps({f"r{far + 2}": 99.0}, 99.0) == [Step("take", f"r{far + 2}")]
+            assert each.steps({"r1": 99.0}, 99.0)[0].kind == "late"
+            assert each.steps({f"r{far}": 99.0}, 99.0)[0].kind == "late"
+    first = Order(0.0, ["r99999999"])
+    assert first.steps({"r1": 0.0, "r2": 0.0}, 0.0) == [Step("take", "r1"), Step("take", "r2")]
+
+
+def test_what_was_refused_or_skipped_moves_no_series() -> None:
+    """A run that goes on knows from its ledger what was learnt."""
+    entries = [
+        Entry(1, "r1", "d", 0.0, 5, 5.0),
+        Entry(2, "r900", "", 0.0, 0, 0.0, "quarantined", "no such column"),
+        Entry(3, "r2", "", 0.0, 0, 0.0, "skipped", "did not come"),
+        Entry(4, "r3 (again)", "d", 0.0, 5, 5.0, "unmonitored"),
+    ]
+    names = learnt_names(entries)
+    assert names == ["r1", "r3 (again)"]
+    assert Order(PATIENCE, names).steps({"r4": 0.0}, 0.0) == [Step("take", "r4")]
 
 
 def test_natural_order_is_total() -> None:

@@ -41,6 +41,12 @@ def stream(values: list[float], **metadata: str | bytes) -> bytes:
     return sink.getvalue()
 
 
+def loaded(inbox: Inbox, name: str) -> Arrival:
+    """Read one that waits."""
+    inbox.claim(name)
+    return inbox.load(name)
+
+
 def framed(*contents: bytes) -> bytes:
     """Put each behind its length; independent of how the library reads it."""
     return b"".join(struct.pack("<Q", len(content)) + content for content in contents)
@@ -53,7 +59,7 @@ def test_frames_become_batches(tmp_path: Path) -> None:
     assert spool(io.BytesIO(framed(*contents)), tmp_path) == 3
     inbox.waiting(0.0)
     assert sorted(inbox.waiting(5.0)) == ["run-1", "stdin-0000002", "stdin-0000003"]
-    arrivals = [inbox.load(name) for name in sorted(inbox.waiting(5.0))]
+    arrivals = [loaded(inbox, name) for name in sorted(inbox.waiting(5.0))]
     found = [(a.sample.values.ravel().tolist(), a.expected) for a in arrivals if a.sample]
     assert found == [([1.0, 2.0], 2.5), ([3.0], None)]
     assert arrivals[2].sample is not None

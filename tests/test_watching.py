@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import signal
@@ -28,7 +29,7 @@ from gofstream.statistics import STATISTICS
 from gofstream.stream import watching as watching_module
 from gofstream.stream.decode import Decoder
 from gofstream.stream.directory import Inbox
-from gofstream.stream.merge import Gathering, last_name, parts_of
+from gofstream.stream.merge import Gathering, learnt_names, parts_of
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.order import Order
 from gofstream.stream.reader import Reader
@@ -78,7 +79,7 @@ def offered(
         Monitor.open(path, learner, None, Retention("sat"), epoch=10, window=2) as monitor,
         thread_workers(2) as executor,
     ):
-        order = Order(0.0, [last_name(entry) for entry in monitor.store.entries()])
+        order = Order(0.0, learnt_names(monitor.store.entries()))
         watching = Watching(monitor, Intake(offers, order, room=3), executor)
         watching.run(threading.Event(), see, ended=lambda: True)
     return seen, [future.exception(timeout=0) for future in told]
@@ -203,17 +204,29 @@ def test_parts_are_known_in_the_same_run(tmp_path: Path, learner: Learner) -> No
     assert told == [None] * 4
 
 
-def test_all_parts_of_a_refused_whole_are_put_aside(tmp_path: Path, learner: Learner) -> None:
-    """Another batch has its name."""
+def test_a_merged_batch_whose_name_is_taken(tmp_path: Path, learner: Learner) -> None:
+    """It is learnt under a name that a digest makes its own."""
     taken = Sample.from_array(events(100, 1), ["x"])
     given = [(name, *rest) for name, (_, *rest) in zip("abc", pieces(3), strict=True)]
     offered(tmp_path / "run", learner, [("a .. c", taken, 100.0)])
+    ((done,), told) = offered(tmp_path / "run", learner, given)
+    digest = hashlib.sha256(b"a\nb\nc").hexdigest()[:12]
+    assert (done.entry.name, done.entry.state) == (f"a .. c… ({digest})", "learnt")
+    assert told == [None] * 3
+
+
+def test_parts_whose_names_agree_in_98_characters(tmp_path: Path, learner: Learner) -> None:
+    """Every whole has a name of its own, and all are learnt."""
+    begin = "x" * 98
+    given = [
+        (f"{begin}-{letter}-{part}", *rest)
+        for letter in "abc"
+        for part, (_, *rest) in zip("123", pieces(3), strict=True)
+    ]
     seen, told = offered(tmp_path / "run", learner, given)
-    assert [(d.entry.name, d.entry.state) for d in seen] == [("c", "quarantined")]
-    assert all("a .. c" in str(error) for error in told)
-    with Reader(tmp_path / "run") as reader:
-        entries = reader.entries()
-    assert [(e.name, e.state) for e in entries[1:]] == [(n, "quarantined") for n in "abc"]
+    assert [done.entry.state for done in seen] == ["learnt"] * 3
+    assert len({done.entry.name for done in seen}) == 3
+    assert told == [None] * 9
 
 
 def test_names_cannot_pass_for_parts(tmp_path: Path, learner: Learner) -> None:
@@ -227,7 +240,7 @@ def test_names_cannot_pass_for_parts(tmp_path: Path, learner: Learner) -> None:
     assert fake in seen[0].entry.note
     with Reader(path) as reader:
         refused, merged = reader.entries()
-    assert (parts_of(refused), last_name(refused)) == ({}, "a")
+    assert (parts_of(refused), learnt_names([refused])) == ({}, [])
     assert list(parts_of(merged)) == [name for name, *_ in sly]
     good = [(f"run-0{k}", Sample.from_array(events(100, k), ["x"])) for k in (5, 6, 7, 8)]
     seen, told = offered(path, learner, good)
@@ -250,6 +263,48 @@ def test_one_bad_part_does_not_spoil_the_others(
         ("run-02", "quarantined"),
         ("run-01 .. run-03", "unmonitored"),
     ]
+
+
+def test_junk_names_disable_no_series(tmp_path: Path, learner: Learner) -> None:
+    """Numbers far ahead, good content or bad, and names of 200 characters with a gap."""
+    good = {n: Sample.from_array(events(100, n), ["x"]) for n in range(1, 8)}
+    wrong = Sample.from_array(events(100, 9), ["y"])
+    long = "n" * 196
+    given = [
+        ("run-1", good[1]),
+        ("run-99999999", wrong),
+        ("run-500", wrong),
+        ("run-88888888", good[2]),
+        (f"{long}0001", good[3]),
+        (f"{long}0203", good[4]),
+    ]
+    seen, _ = offered(tmp_path / "run", learner, given)
+    ends = {done.entry.name: done.entry.state for done in seen}
+    (gap,) = [name for name, state in ends.items() if state == "skipped"]
+    assert gap.startswith("n" * 184)
+    assert len(gap) == 200
+    del ends[gap]
+    bad = {"run-99999999", "run-500"}
+    assert ends == {n: "quarantined" if n in bad else "learnt" for n, _ in given}
+    # Afterwards, in a run that goes on, the series is where it was.
+    seen, told = offered(
+        tmp_path / "run", learner, [("run-2", good[5]), ("run-500", good[6]), ("run-3", good[7])]
+    )
+    learnt = [done.entry.name for done in seen if done.entry.state == "learnt"]
+    assert learnt == ["run-2", "run-3", "run-500 (again)"]
+    assert told == [None] * 3
+
+
+def test_no_batch_stops_the_run(tmp_path: Path, learner: Learner) -> None:
+    """One without events is learnt by nobody, and its number is not believed."""
+    good = Sample.from_array(events(100, 1), ["x"])
+    empty = good.take(slice(0, 0))
+    seen, told = offered(
+        tmp_path / "run", learner, [("r-1", good), ("r-9", empty)], later=[("r-2", good)]
+    )
+    ends = [(done.entry.name, done.entry.state) for done in seen]
+    assert ends == [("r-1", "learnt"), ("r-9", "quarantined"), ("r-2", "learnt")]
+    assert [error is None for error in told] == [True, False, True]
 
 
 def test_a_large_batch_waits_for_nobody(learner: Learner) -> None:
@@ -553,7 +608,7 @@ def test_a_store_moved_or_removed_loses_no_batch(
             Monitor.open(store, learner, None, Retention("sat"), epoch=10, window=2) as monitor,
             thread_workers(1) as executor,
         ):
-            order = Order(0.0, [last_name(entry) for entry in monitor.store.entries()])
+            order = Order(0.0, learnt_names(monitor.store.entries()))
             source = Inbox(inbox, Decoder(("x",)), settle=0.0, poll=0.0)
             watching = Watching(monitor, Intake(source, order, room=1), executor)
             watching.run(threading.Event(), see, ended=lambda: True)

@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from gofstream.io import Events
 from gofstream.ratio.learner import Learner
 from gofstream.stream.decode import Decoder
 from gofstream.stream.directory import Inbox
-from gofstream.stream.merge import last_name
+from gofstream.stream.merge import learnt_names
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.order import Order
 from gofstream.stream.pipe import InterruptibleInput, spool
@@ -33,6 +34,9 @@ from gofstream.stream.rows import Retention
 from gofstream.stream.sources import Intake, Lag
 from gofstream.stream.streams import calibrate_alarms
 from gofstream.stream.watching import Watching
+
+#: Files that are read at a time: one that takes long must not keep the others out.
+READERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,15 +164,16 @@ def watch(
                 keep_models=keep_models,
             )
         )
-        source = Inbox(inbox, decoder, keep=keep_files)
+        readers = stack.enter_context(ThreadPoolExecutor(READERS, thread_name_prefix="reader"))
+        source = Inbox(inbox, decoder, keep=keep_files, executor=readers)
         # When nothing more is on its way, there is nothing to wait for.
-        names = [last_name(entry) for entry in monitor.store.entries()]
+        names = learnt_names(monitor.store.entries())
         order = Order(0.0 if once else patience, names)
         executor = stack.enter_context(thread_workers(running.threads))
         stack.enter_context(_stopped_by_signals(stop))
         spooled = stack.enter_context(_spooling(inbox, stop)) if from_stdin else None
         screen = stack.enter_context(Screen.on(running, monitor))
-        watching = Watching(monitor, Intake(source, order), executor)
+        watching = Watching(monitor, Intake(source, order, executor=readers), executor)
 
         def ended() -> bool:
             return once if spooled is None else spooled.done.is_set()

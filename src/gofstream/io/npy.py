@@ -19,6 +19,8 @@ from gofstream.io.layout import Array, lay_out
 from gofstream.io.table import Piece, Table, check_unique, sliced
 
 _ENDING = ".npy"
+#: Arrays in one archive: each is opened to learn its shape.
+MOST_ARRAYS = 5000
 
 
 def open_npy(path: Path, stack: ExitStack, tree: str | None = None) -> Table:
@@ -53,6 +55,11 @@ def open_npz(path: Path, stack: ExitStack, tree: str | None) -> Table:
     """Open a `.npz` file: one-dimensional arrays, or one matrix, which `tree` can name."""
     archive = stack.enter_context(ZipFile(path))
     members = [name for name in archive.namelist() if name.endswith(_ENDING)]
+    if len(members) > MOST_ARRAYS:
+        raise InputError(
+            f"{path}: holds {len(members)} arrays, and may hold {MOST_ARRAYS}; write each column "
+            "of the events as one array"
+        )
     parts = tuple(name.removesuffix(_ENDING) for name in members)
     check_unique(parts, path)
     if tree is not None and tree not in parts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,14 @@ from gofstream.io.define import Definitions
 from gofstream.io.expression import parse
 from gofstream.io.formats import opened
 from gofstream.sample import Sample
-from gofstream.stream.rows import LONGEST_NAME
 
 #: Where Parquet and Arrow files say it, in the metadata of their schema.
 EXPECTED = b"gofstream.expected"
 #: How the file ends that says it for any other one.
 BESIDE = ".json"
 _LARGEST_BESIDE = 4096
+# Bytes in the name of a file.
+_LONGEST_FILE = 255
 
 
 class Batch(NamedTuple):
@@ -90,9 +92,9 @@ class Decoder:
         with opened(path, self.tree) as table:
             noted = table.notes.get(EXPECTED)
         expected = None if noted is None else _number(noted, f"{path}, {EXPECTED.decode()}")
-        beside = path.with_suffix(BESIDE)
-        if beside.is_symlink() or beside.exists():
-            expected = _beside(beside)
+        companion = beside(path)
+        if companion is not None and os.path.lexists(companion):
+            expected = _read_expected(companion)
         events = read(
             path,
             columns=self.columns,
@@ -106,19 +108,10 @@ class Decoder:
         return Batch(events.sample, expected)
 
 
-def check_name(name: str) -> None:
-    """Refuse a name that cannot be the identity of a batch.
-
-    Raises
-    ------
-    InputError
-        If it is empty, too long, or not printable.
-    """
-    if not name or not name.isprintable() or len(name) > LONGEST_NAME:
-        raise InputError(
-            f"{printable(name[:LONGEST_NAME])!r} cannot be the name of a batch: give 1 to "
-            f"{LONGEST_NAME} printable characters"
-        )
+def beside(path: Path) -> Path | None:
+    """Name the file that says what was expected of a batch; None where no name is so long."""
+    companion = path.with_suffix(BESIDE)
+    return companion if len(os.fsencode(companion.name)) <= _LONGEST_FILE else None
 
 
 def check_expected(expected: float, where: str) -> float:
@@ -145,7 +138,7 @@ def _number(text: bytes, where: str) -> float:
     return check_expected(number, where)
 
 
-def _beside(path: Path) -> float:
+def _read_expected(path: Path) -> float:
     """Read the file beside that of the batch."""
     say = f'{path}: say {{"expected": 1987.5}} there and nothing else, in a plain file'
     if path.is_symlink() or not path.is_file() or path.stat().st_size > _LARGEST_BESIDE:

@@ -9,18 +9,23 @@ from __future__ import annotations
 import os
 import stat
 import time
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import count
 from pathlib import Path
 
-from gofstream.errors import InputError, MemoryBudgetError, StoppedError, printable
+from gofstream.errors import (
+    GofstreamError,
+    InputError,
+    MemoryBudgetError,
+    StoppedError,
+    printable,
+)
 from gofstream.files import write_whole
-from gofstream.stream.decode import BESIDE, Decoder, check_name
+from gofstream.stream.decode import BESIDE, Decoder, beside
 from gofstream.stream.files import troubles
-from gofstream.stream.order import natural
-from gofstream.stream.rows import LONGEST_NAME
-from gofstream.stream.sources import Arrival, Lag
+from gofstream.stream.names import BatchName, natural
+from gofstream.stream.sources import Arrival, Lag, submit
 
 QUARANTINE, DONE = "quarantine", "done"
 #: How files end that are not there to be read: still being written, or beside a batch.
@@ -40,6 +45,7 @@ class _File:
     seen: float
     arrived: float
     unchanged: float
+    look: Future[str] | None = None
     looked: bool = False
     ready: float | None = None
     problem: str = ""
@@ -60,6 +66,7 @@ class Inbox:
     settle, give_up : in seconds.
     poll : seconds between looks at the folder.
     keep : whether files of acknowledged batches are moved to `done/`, and not removed.
+    executor : threads that try whether files can be opened; without any, `waiting` does it itself.
 
     Raises
     ------
@@ -74,6 +81,7 @@ class Inbox:
     >>> np.save(folder / "run7-0001.npy", [0.5, 1.5])
     >>> inbox.waiting(now=0.0), inbox.waiting(now=1.0)
     ({}, {'run7-0001': 1.0})
+    >>> inbox.claim("run7-0001")
     >>> arrival = inbox.load("run7-0001")
     >>> arrival.sample.values.ravel().tolist()
     [0.5, 1.5]
@@ -91,8 +99,10 @@ class Inbox:
         give_up: float = 10.0,
         poll: float = 0.5,
         keep: bool = False,
+        executor: Executor | None = None,
     ) -> None:
         self.folder = folder
+        self.executor = executor
         self.decoder = decoder
         self.settle = settle
         self.give_up = give_up
@@ -129,27 +139,33 @@ class Inbox:
         oldest = min((file.seen for file in there.values()), default=now)
         return Lag(len(there), now - oldest, len(self._loaded))
 
+    def claim(self, name: str) -> None:
+        """Take note that a batch is being read or learnt: it waits no longer."""
+        self._loaded[name] = self._files[name]
+
     def load(self, name: str) -> Arrival:
-        """Read a batch, or say why it cannot be."""
-        file = self._loaded[name] = self._files[name]
+        """Read a batch that was claimed, or say why it cannot be; in any thread."""
+        file = self._loaded[name]
         if file.problem:
             return Arrival(name, file.arrived, None, problem=file.problem)
         try:
             _check_same(file)
             batch = self.decoder.batch(file.path, name)
             _check_same(file)
-        except (InputError, MemoryBudgetError, OSError) as error:
-            return Arrival(name, file.arrived, None, problem=printable(str(error)))
+        except Exception as error:
+            return Arrival(name, file.arrived, None, problem=_problem(file.path, error))
         return Arrival(name, file.arrived, batch.sample, batch.expected)
 
     def done(self, arrival: Arrival) -> None:
         """Remove the file of a batch, or move it; not another one that has taken its name."""
         file = self._loaded[arrival.name]
-        beside = file.path.with_suffix(BESIDE)
+        companion = beside(file.path)
         with troubles(file.path, "be removed from the inbox"):
             if os.path.lexists(file.path) and _stamp(os.lstat(file.path)) == _stamp(file.found):
                 # The batch goes last: until then it is offered again after a crash.
-                for path in (beside, file.path):
+                for path in (companion, file.path):
+                    if path is None:
+                        continue
                     if self.keep and os.path.lexists(path):
                         os.rename(path, _free(self.folder / DONE, path.name))
                     else:
@@ -159,7 +175,7 @@ class Inbox:
     def refused(self, arrival: Arrival, why: str) -> None:
         """Move the file of a batch to quarantine, with the reason in a text file beside it."""
         file = self._loaded[arrival.name]
-        beside = file.path.with_suffix(BESIDE)
+        companion = beside(file.path)
         with troubles(file.path, "be moved to quarantine"):
             if os.path.lexists(file.path):
                 place = _free(self.folder / QUARANTINE, file.path.name)
@@ -167,8 +183,8 @@ class Inbox:
                 text = f"{printable(file.path.name)}, arrived {at}\n{printable(why)}\n"
                 write_whole(place.with_name(place.name + ".txt"), text)
                 os.rename(file.path, place)
-                if os.path.lexists(beside):
-                    os.rename(beside, _free(self.folder / QUARANTINE, beside.name))
+                if companion is not None and os.path.lexists(companion):
+                    os.rename(companion, _free(self.folder / QUARANTINE, companion.name))
         self._forget(arrival.name)
 
     def _scan(self, now: float) -> None:
@@ -178,7 +194,7 @@ class Inbox:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 if not is_offered(entry.name) or entry.name in (QUARANTINE, DONE):
                     continue
-                name = _identity(entry.name)
+                name = BatchName.of_file(entry.name)
                 old = self._files.get(name)
                 if old is not None and old.path.name != entry.name:
                     old = None
@@ -216,13 +232,22 @@ class Inbox:
                 if file.problem:
                     file.ready = now
                     continue
-                try:
-                    self.decoder.look(file.path)
-                except (InputError, OSError) as error:
-                    file.problem = printable(str(error))
+                file.look = submit(self.executor, self._look, file.path)
+            if file.look is not None:
+                if not file.look.done():
+                    continue
+                file.problem, file.look = file.look.result(), None
             # It will not get better while nobody writes to it.
             if not file.problem or now - file.unchanged >= self.give_up:
                 file.ready = now
+
+    def _look(self, path: Path) -> str:
+        """Say why a file cannot be opened, if it cannot."""
+        try:
+            self.decoder.look(path)
+        except Exception as error:
+            return _problem(path, error)
+        return ""
 
     def _foreign(self, file: _File) -> str:
         """Say why something in the folder is not even opened."""
@@ -234,7 +259,7 @@ class Inbox:
         if not stat.S_ISREG(file.found.st_mode):
             return f"{name}: is not a regular file; put the files themselves into the inbox"
         try:
-            check_name(file.path.stem)
+            BatchName(file.path.stem)
         except InputError as error:
             return str(error)
         budget = self.decoder.memory
@@ -266,10 +291,10 @@ def is_offered(name: str) -> bool:
     return not name.startswith(".") and not name.lower().endswith(NOT_BATCHES)
 
 
-@lru_cache(1 << 16)
-def _identity(name: str) -> str:
-    """Give the name of a batch; of a file that cannot be one, something to call it."""
-    return printable(Path(name).stem)[:LONGEST_NAME]
+def _problem(path: Path, error: Exception) -> str:
+    """Say what went wrong with a file: whatever it was, it must not stop the stream."""
+    expected = isinstance(error, GofstreamError | OSError)
+    return printable(str(error) if expected else f"{path}: {type(error).__name__}: {error}")
 
 
 def _stamp(found: os.stat_result) -> tuple[int, int, int]:

@@ -17,10 +17,13 @@ from gofstream.checks import match_columns
 from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.stream.learning import is_usual
-from gofstream.stream.rows import LONGEST_NAME, Entry
+from gofstream.stream.names import BatchName
+from gofstream.stream.rows import Entry
 from gofstream.stream.sources import Arrival
 
 _MERGED = "merged: "
+#: States of batches that something was learnt from.
+LEARNT = ("learnt", "unmonitored")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,11 +42,13 @@ class Whole:
     @property
     def name(self) -> str:
         """The name of the only part, or of the first and the last."""
-        first, last = self.parts[0].name, self.parts[-1].name
-        if len(self.parts) == 1:
-            return first
-        most = LONGEST_NAME // 2 - 2
-        return f"{first[:most]} .. {last[:most]}"
+        names = [part.name for part in self.parts]
+        return names[0] if len(names) == 1 else BatchName.merged(names)
+
+    @property
+    def distinct_name(self) -> str:
+        """A name for several parts that nobody else has: with a digest of all their names."""
+        return BatchName.merged([part.name for part in self.parts], distinct=True)
 
     @property
     def sample(self) -> Sample:
@@ -135,15 +140,19 @@ class Gathering:
 def parts_of(entry: Entry) -> dict[str, str]:
     """Give names and digests of the batches that an entry was merged from, in order."""
     # Of other entries the note may quote anything.
-    if entry.state not in ("learnt", "unmonitored"):
+    if entry.state not in LEARNT:
         return {}
     _, merged, parts = entry.note.partition(_MERGED)
     return dict(json.loads(parts)) if merged else {}
 
 
-def last_name(entry: Entry) -> str:
-    """Give the name of the last batch of an entry, where the order of names goes on."""
-    return [entry.name, *parts_of(entry)][-1]
+def learnt_names(entries: Iterable[Entry]) -> list[str]:
+    """List the batches that were learnt, in order, parts of merged ones by their own names.
+
+    The order of names goes on behind them; what was refused or skipped does not move it.
+    """
+    learnt = [entry for entry in entries if entry.state in LEARNT]
+    return [name for entry in learnt for name in (parts_of(entry) or (entry.name,))]
 
 
 def remark(entry: Entry) -> str:

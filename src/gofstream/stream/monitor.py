@@ -21,13 +21,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from gofstream.errors import IdentityError, SettingsError, StoppedError, printable
+from gofstream.errors import SettingsError, StoppedError
 from gofstream.inference.sequential import Boundary, Look
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.model import LogRatio
 from gofstream.sample import Sample
 from gofstream.stream.events import to_bytes
 from gofstream.stream.learning import Each, Taught, learn_batch
+from gofstream.stream.names import BatchName
 from gofstream.stream.position import (
     Position,
     begin,
@@ -36,15 +37,15 @@ from gofstream.stream.position import (
     resumed,
     statistics_of,
 )
-from gofstream.stream.rows import LONGEST_NAME, Alarm, Entry, Retention, State
+from gofstream.stream.rows import Alarm, Entry, Retention, State
 from gofstream.stream.scanning import Scans, about_scan, is_scanned
 from gofstream.stream.store import Store
 from gofstream.stream.streams import refuse_for_streams
 from gofstream.stream.track import Track, Values
 from gofstream.stream.verdict import Verdict, verdict
 
-#: What is added to the name of a refused batch when another batch has that name.
-AGAIN = " (again)"
+#: Characters of the reason that the ledger keeps for a batch it refuses.
+LONGEST_REASON = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,15 +212,18 @@ class Monitor:
     def apply(self, taught: Taught) -> Acknowledged:
         """Count a batch that was learnt; it is safe when this returns.
 
+        Where its name is that of a batch that was refused, it is listed as "name (again)".
+
         Raises
         ------
         IdentityError
-            If another batch has its name.
+            If another batch was applied under its name, or skipped.
         StoppedError
             If it cannot be written, or another process writes to the store; nothing has changed.
         """
         given = taught.entry
-        if (there := self._there(given.name, given.digest)) is not None:
+        there, name = self._place(given.name, given.digest)
+        if there is not None:
             return there
         now, watched = self.position, given.state == "learnt"
 
@@ -234,7 +238,7 @@ class Monitor:
         if scans is not None and taught.scanned is not None:
             scans = scans.add(taught.scanned, watched=watched)
             statistics += scans.statistics()
-        entry = replace(given, number=now.number + 1, statistics=statistics)
+        entry = replace(given, number=now.number + 1, name=name, statistics=statistics)
         after = now.after(entry, tracks, scans)
         alarm = self._alarm(look, values[0].step, after)
         due = entry.number - now.checkpoint >= self._every
@@ -259,11 +263,16 @@ class Monitor:
     def skip(self, name: str, arrived: float) -> Acknowledged:
         """Write down that a batch did not come; if it comes later, it is refused.
 
+        One that is in the ledger in whatever state stays as it is.
+
         Raises
         ------
-        IdentityError, StoppedError
+        StoppedError
             As `apply` does.
         """
+        there = self.store.named(name)
+        if there is not None:
+            return self._known(there)
         return self._without_events(name, arrived, "skipped", "did not come in time")
 
     def quarantine(self, name: str, arrived: float, why: str) -> Acknowledged:
@@ -274,13 +283,21 @@ class Monitor:
         StoppedError
             As `apply` does.
         """
-        shown = printable(name)[: LONGEST_NAME - len(AGAIN)] or "no name"
-        try:
-            there = self.store.find(shown, "")
-            taken = there is not None and there.state != "quarantined"
-        except IdentityError:
-            taken = True
-        return self._without_events(shown + AGAIN * taken, arrived, "quarantined", why)
+        for shown in BatchName.fitted(name).variants():
+            there = self.store.named(shown)
+            if there is None or there.state == "quarantined":
+                break
+        return self._without_events(shown, arrived, "quarantined", why[:LONGEST_REASON])
+
+    def known(self, name: str, digest: str) -> Acknowledged | None:
+        """Look up a batch that may have been applied before.
+
+        Raises
+        ------
+        IdentityError
+            If another batch was applied under its name, or it was skipped.
+        """
+        return self._place(name, digest)[0]
 
     def verdict(self) -> Verdict:
         """Tell how the run stands now."""
@@ -309,8 +326,8 @@ class Monitor:
         )
 
     def _without_events(self, name: str, arrived: float, state: State, why: str) -> Acknowledged:
-        if (there := self._there(name, "")) is not None:
-            return there
+        if (there := self.store.find(name, "")) is not None:
+            return self._known(there)
         now = self.position
         entry = Entry(now.number + 1, name, "", arrived, 0, 0.0, state, why)
         entry, new = self._append(entry)
@@ -318,10 +335,16 @@ class Monitor:
             self.position = now.after(entry, now.tracks, now.scans)
         return Acknowledged(entry, new)
 
-    def _there(self, name: str, digest: str) -> Acknowledged | None:
-        there = self.store.find(name, digest)
-        if there is None:
-            return None
+    def _place(self, name: str, digest: str) -> tuple[Acknowledged | None, str]:
+        """Find a batch in the ledger, or the name it gets there: refused ones keep no name."""
+        for own in BatchName(name).variants():
+            there = self.store.named(own)
+            if there is None or there.state != "quarantined":
+                break
+        there = self.store.find(own, digest)
+        return None if there is None else self._known(there), str(own)
+
+    def _known(self, there: Entry) -> Acknowledged:
         if there.number > self.position.number:
             raise StoppedError(
                 f"{self.store.path} has batch {there.number}, which this monitor did not put "

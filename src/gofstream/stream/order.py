@@ -3,27 +3,31 @@
 A name that ends in a number belongs to a series: run7-0001, run7-0002, ... A series is taken in
 order of its numbers, and the next one is waited for while later ones are there already, but not for
 ever. Names that end in something else are taken in order of name, as they come.
+
+Only batches that were applied move a series on: a file that turns out to be none leaves no gap.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Literal, NamedTuple
 
-# Names that wait are looked at again and again.
-_REMEMBERED = 1 << 16
+from gofstream.stream.names import BatchName, natural, original, running
+
 #: Up to so many batches that did not come are given up by their own names, more by one for all.
 MOST_NAMES = 100
+#: Numbers that may be missing in a row. One further away follows none that is known: it is taken
+#: when it has waited, nothing is given up for it, and its series goes on where it was.
+MOST_MISSING = 1000
 
 
 class Step(NamedTuple):
     """What to do next with a name.
 
-    `take` it; `skip` it, since it did not come; or it is `late`: what came after it has been taken,
-    or it was taken itself, so it must not be applied. `why` says so in words.
+    `take` it, and say later whether it was `applied` or `refused`; `skip` it, since it did not
+    come, if the one that is taken next is applied; or it is `late`: what came after it has been
+    applied, or it was applied itself, so it must not be applied now. `why` says so in words.
     """
 
     kind: Literal["take", "skip", "late"]
@@ -37,7 +41,7 @@ class Order:
     Parameters
     ----------
     patience : seconds for which later batches wait for one that is missing.
-    names : those of the batches applied so far, in their order, when a run goes on.
+    names : those of the batches learnt so far, in their order, when a run goes on.
 
     Examples
     --------
@@ -46,24 +50,39 @@ class Order:
     []
     >>> [step.name for step in order.steps({"run7-0002": 0.0, "run7-0001": 5.0}, now=60.0)]
     ['run7-0001', 'run7-0002']
+    >>> for name in ("run7-0001", "run7-0002"):
+    ...     order.applied(name)
     >>> order.steps({"run7-0004": 70.0}, now=71.0)
     []
     >>> [step[:2] for step in order.steps({"run7-0004": 70.0}, now=130.0)]
     [('skip', 'run7-0003'), ('take', 'run7-0004')]
+    >>> order.applied("run7-0004")
     >>> print(order.steps({"run7-0003": 140.0}, now=140.0)[0].why)
     came too late: run7-0004 had been taken
     """
 
     def __init__(self, patience: float, names: Iterable[str] = ()) -> None:
         self.patience = patience
-        # Of each series the last number that was taken, and how it was written.
-        self._last: dict[str, tuple[int, str]] = {}
+        # Of each series the numbers where it goes on, and how they were written: one, and one more
+        # for each number that was far from all others.
+        self._ends: dict[str, dict[int, str]] = {}
+        # Of each series the files that were taken, of which nobody knows yet if they are batches.
+        self._taken: dict[str, dict[str, str]] = {}
         self._series: str | None = None
         for name in names:
-            if parts := running(name):
-                if not self._is_past(*parts):
-                    self._last[parts[0]] = (int(parts[1]), parts[1])
+            if parts := running(original(name)):
+                _advance(self._ends.setdefault(parts[0], {}), parts[1])
                 self._series = parts[0]
+
+    def applied(self, name: str) -> None:
+        """Take note that a batch which was taken is one: its series goes on behind it."""
+        if (parts := running(name)) and self._taken.get(parts[0], {}).pop(name, None):
+            _advance(self._ends.setdefault(parts[0], {}), parts[1])
+
+    def refused(self, name: str) -> None:
+        """Take note that a batch which was taken is none: its series goes on as if it were not."""
+        if parts := running(name):
+            self._taken.get(parts[0], {}).pop(name, None)
 
     def steps(
         self,
@@ -88,95 +107,110 @@ class Order:
         room = len(waiting) if at_most is None else at_most
         series: dict[str, list[tuple[str, str]]] = {}
         for name in sorted(waiting, key=lambda name: (natural(name), name)):
+            if len(found) == room:
+                break
             if (parts := running(name)) is None:
                 found.append(Step("take", name))
-            elif self._is_past(*parts):
-                found.append(self._late(name, parts[0]))
+                continue
+            own, digits = parts
+            ends, reached = self._ends.get(own, {}), self._reached(own)
+            if _is_past(ends, int(digits)):
+                found.append(self._late(name, ends, int(digits)))
+            elif reached and _is_far(reached, int(digits)):
+                if now - waiting[name] >= self.patience:
+                    found.append(self._take(name, own, digits))
             else:
-                series.setdefault(parts[0], []).append((name, parts[1]))
-        found = found[:room]
+                series.setdefault(own, []).append((name, digits))
         room -= len(found)
         while series and room > 0:
             # The series that is being taken goes first, then the first by name.
             current = self._series if self._series in series else next(iter(series))
             there = series[current]
             name, digits = there[0]
-            if not self._is_next(current, digits):
-                rest = there if current == self._series else chain(*series.values())
-                if now - min(waiting[name] for name, _ in rest) < self.patience:
-                    break
-                if any(self._is_between(current, digits, other) for other in coming):
-                    break
-                found += self._given_up(current, digits)
-            if self._is_past(current, digits):  # the same number, written in another way
-                found.append(self._late(name, current))
-            else:
-                found.append(Step("take", name))
-                self._last[current], self._series = (int(digits), digits), current
-            room -= 1
+            reached = self._reached(current)
+            # One that may be the same as another that was taken waits until more is known of that.
+            if not _is_past(reached, int(digits)):
+                if current != self._series or not _is_next(reached, int(digits)):
+                    rest = there if current == self._series else chain(*series.values())
+                    if now - min(waiting[name] for name, _ in rest) < self.patience:
+                        break
+                    if any(_is_between(current, reached, digits, other) for other in coming):
+                        break
+                    found += self._given_up(current, reached, digits)
+                found.append(self._take(name, current, digits))
+                self._series = current
+                room -= 1
             there.pop(0)
             if not there:
                 del series[current]
         return found
 
-    def _is_past(self, series: str, digits: str) -> bool:
-        return series in self._last and int(digits) <= self._last[series][0]
+    def _reached(self, series: str) -> dict[int, str]:
+        """Say where a series goes on if all that was taken are batches."""
+        ends = dict(self._ends.get(series, {}))
+        for digits in sorted(self._taken.get(series, {}).values(), key=int):
+            _advance(ends, digits)
+        return ends
 
-    def _is_next(self, series: str, digits: str) -> bool:
-        """Whether nothing is missing before this one of the series that is being taken."""
-        return series == self._series and int(digits) <= self._last[series][0] + 1
+    def _take(self, name: str, series: str, digits: str) -> Step:
+        self._taken.setdefault(series, {})[name] = digits
+        return Step("take", name)
 
-    def _is_between(self, series: str, digits: str, name: str) -> bool:
-        """Whether this name would be given up if the one with these digits were taken."""
-        parts = running(name)
-        return (
-            parts is not None
-            and parts[0] == series
-            and int(parts[1]) < int(digits)
-            and not self._is_past(*parts)
-        )
+    def _late(self, name: str, ends: Mapping[int, str], number: int) -> Step:
+        last = ends[min(end for end in ends if end >= number)]
+        series, _ = running(name) or ("", "")
+        return Step("late", name, f"came too late: {series}{last} had been taken")
 
-    def _late(self, name: str, series: str) -> Step:
-        last = series + self._last[series][1]
-        return Step("late", name, f"came too late: {last} had been taken")
-
-    def _given_up(self, series: str, digits: str) -> list[Step]:
+    def _given_up(self, series: str, ends: Mapping[int, str], digits: str) -> Iterator[Step]:
         """Name those missing before this one; before the first of a series nobody knows any."""
-        if series not in self._last:
-            return []
-        last, written = self._last[series]
+        if (last := _before(ends, int(digits))) is None:
+            return
         first, end = last + 1, int(digits)
-        width = min(len(written), len(digits))
-        names = [
-            f"{series}{number:0{width}}" for number in range(first, min(end, first + MOST_NAMES))
-        ]
-        if end - first > MOST_NAMES:
+        width = min(len(ends[last]), len(digits))
+        names = [f"{series}{number:0{width}}" for number in range(first, end)]
+        if len(names) > MOST_NAMES:
             names = [f"{names[0]} to {end - 1:0{width}}"]
         why = f"did not come within {self.patience:g} s while {series}{digits} was there"
-        return [Step("skip", name, why) for name in names]
+        yield from (Step("skip", BatchName.fitted(name), why) for name in names)
 
 
-@lru_cache(_REMEMBERED)
-def running(name: str) -> tuple[str, str] | None:
-    """Split a name into its series and the digits of its number; None if it ends in no number.
-
-    Examples
-    --------
-    >>> running("run7-0012"), running("monday")
-    (('run7-', '0012'), None)
-    """
-    found = re.fullmatch(r"(.*?)([0-9]+)", name, re.DOTALL)
-    return None if found is None else (found[1], found[2])
+def _before(ends: Mapping[int, str], number: int) -> int | None:
+    """Give the end of a series behind which a number comes, if one is near enough."""
+    last = max((end for end in ends if end < number), default=None)
+    return None if last is None or number - last - 1 > MOST_MISSING else last
 
 
-@lru_cache(_REMEMBERED)
-def natural(name: str) -> tuple[tuple[str, int], ...]:
-    """Give a key that sorts names as people do: run9 before run10.
+def _is_next(ends: Mapping[int, str], number: int) -> bool:
+    """Whether nothing is missing before this number."""
+    return number - 1 in ends
 
-    Examples
-    --------
-    >>> sorted(["run10-1", "run9-2", "run9-10", "run"], key=natural)
-    ['run', 'run9-2', 'run9-10', 'run10-1']
-    """
-    parts = re.findall(r"([^0-9]*)([0-9]*)", name)
-    return tuple((text, int(digits or -1)) for text, digits in parts)
+
+def _is_past(ends: Mapping[int, str], number: int) -> bool:
+    """Whether a number was taken, or one behind it."""
+    if number in ends:
+        return True
+    near = any(number < end <= number + MOST_MISSING for end in ends)
+    return near and _before(ends, number) is None
+
+
+def _is_far(ends: Mapping[int, str], number: int) -> bool:
+    """Whether no end of a series is near a number."""
+    return _before(ends, number) is None and not _is_past(ends, number)
+
+
+def _is_between(series: str, ends: Mapping[int, str], digits: str, name: str) -> bool:
+    """Whether this name would be given up if the one with these digits were taken."""
+    parts = running(name)
+    if parts is None or parts[0] != series or int(parts[1]) >= int(digits):
+        return False
+    return int(digits) - int(parts[1]) <= MOST_MISSING and not _is_past(ends, int(parts[1]))
+
+
+def _advance(ends: dict[int, str], digits: str) -> None:
+    """Let a series go on behind a number; one far from all others makes an end of its own."""
+    number = int(digits)
+    if _is_past(ends, number):
+        return
+    if (last := _before(ends, number)) is not None:
+        del ends[last]
+    ends[number] = digits

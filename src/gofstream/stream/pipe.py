@@ -15,9 +15,9 @@ from typing import NamedTuple, Protocol
 
 from gofstream.errors import InputError, StoppedError, printable
 from gofstream.io.table import foreign
-from gofstream.stream.decode import check_name
 from gofstream.stream.directory import count_offered
 from gofstream.stream.files import appearing, troubles
+from gofstream.stream.names import BatchName
 
 #: Where a frame says what its batch is called, in the metadata of its schema.
 NAME = b"gofstream.name"
@@ -217,7 +217,7 @@ def _name(content: bytes, number: int, where: str) -> str:
         return f"stdin-{number:07d}"
     name = noted.decode(errors="surrogateescape")
     try:
-        check_name(name)
+        BatchName(name)
         if "/" in name or name.startswith(".") or len(noted) > _LONGEST:
             raise InputError(
                 f"{printable(name)!r} cannot be the name of a file: leave out slashes and a dot at "

@@ -10,13 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 from gofstream.errors import InputError, SettingsError, nearest_names, printable
+from gofstream.stream.names import BatchName
 
 State = Literal["learnt", "unmonitored", "skipped", "quarantined"]
 STATES: tuple[State, ...] = get_args(State)
-
-#: Longest name of a batch, in characters: every message and table shows it whole.
-LONGEST_NAME = 200
-
 
 #: Families without widths: t of the scan over the run and over the epoch, and the natural logarithm
 #: of the epoch's e-value. What has no width is stored with width 0.
@@ -87,11 +84,7 @@ class Entry:
         InputError
             It says which field.
         """
-        if not self.name or not self.name.isprintable() or len(self.name) > LONGEST_NAME:
-            raise InputError(
-                f"a batch cannot be called {printable(self.name[:LONGEST_NAME])!r}: give a name of "
-                f"1 to {LONGEST_NAME} printable characters"
-            )
+        name = str(BatchName(self.name))
         if self.state not in STATES:
             raise InputError(
                 f"no state is called {self.state!r}; {nearest_names(self.state, STATES)}"
@@ -102,7 +95,7 @@ class Entry:
             raise InputError(what + "two statistics have the same family and width; give each once")
         return Entry(
             self.number,
-            self.name,
+            name,
             printable(self.digest),
             finite(self.arrived, what + "its time of arrival"),
             self.events,

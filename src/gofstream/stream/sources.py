@@ -9,15 +9,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping
-from concurrent.futures import Future
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import FIRST_COMPLETED, Executor, Future
+from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from gofstream.errors import BusyError, IdentityError, InputError, StoppedError
 from gofstream.sample import Sample
-from gofstream.stream.decode import check_expected, check_name
+from gofstream.stream.decode import check_expected
+from gofstream.stream.names import BatchName, running
 from gofstream.stream.order import Order
+
+T = TypeVar("T")
+
+#: Seconds for which others wait for a batch that is being read before they overtake it; those of
+#: its own series wait for longer.
+SLOW = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +54,7 @@ class Arrival:
 
 
 class Skipped(NamedTuple):
-    """A batch that did not come, in its place in the order."""
+    """A batch that did not come, if the one after it in the order turns out to be a batch."""
 
     name: str
     why: str
@@ -74,8 +83,11 @@ class Source(Protocol):
     def lag(self, now: float) -> Lag:
         """Count what is there, also what cannot be loaded yet."""
 
+    def claim(self, name: str) -> None:
+        """Take note that one of those waiting will be loaded; it waits no longer."""
+
     def load(self, name: str) -> Arrival:
-        """Bring one of those waiting into memory; it waits no longer."""
+        """Bring one that was claimed into memory, in any thread."""
 
     def done(self, arrival: Arrival) -> None:
         """Let go of a batch that was acknowledged."""
@@ -94,6 +106,8 @@ class Intake:
     source : where they come from.
     order : which is next.
     room : how many may be loaded and not yet acknowledged.
+    executor : threads that read; without any, `take` reads itself. A batch that takes them long is
+        overtaken by those of other series.
 
     Examples
     --------
@@ -107,14 +121,20 @@ class Intake:
     ([], Lag(waiting=3, oldest=5.0, loaded=2))
     """
 
-    def __init__(self, source: Source, order: Order, room: int = 8) -> None:
+    def __init__(
+        self, source: Source, order: Order, room: int = 8, executor: Executor | None = None
+    ) -> None:
         self.source = source
         self.order = order
         self.room = room
+        self.executor = executor
         self._loaded = 0
+        self._loading: deque[_Load] = deque()
 
     def take(self, now: float, gathered: int = 0) -> list[Arrival | Skipped]:
-        """Load what comes next, as far as there is room; call it again and again.
+        """Give what comes next, as far as there is room; call it again and again.
+
+        What did not come stands before the batch that comes instead.
 
         Parameters
         ----------
@@ -122,32 +142,83 @@ class Intake:
         gathered : how many of those loaded wait for others, and must not keep them out.
         """
         waiting = self.source.waiting(now)  # also when there is no room: the lag shall be seen
-        found: list[Arrival | Skipped] = []
         room = self.room - self._loaded + gathered
-        if room <= 0:
-            return found
-        for kind, name, why in self.order.steps(waiting, now, room, self.source.coming()):
+        steps = self.order.steps(waiting, now, room, self.source.coming()) if room > 0 else []
+        missing: list[Skipped] = []
+        for kind, name, why in steps:
             if kind == "skip":
-                found.append(Skipped(name, why))
+                missing.append(Skipped(name, why))
                 continue
-            arrival = self.source.load(name)
+            self.source.claim(name)
             self._loaded += 1
-            found.append(replace(arrival, late=why) if kind == "late" else arrival)
-        return found
+            coming = submit(self.executor, self.source.load, name)
+            self._loading.append(_Load(name, why, tuple(missing), now, coming))
+            missing = []
+        return self._read(now)
+
+    def accepted(self, name: str) -> None:
+        """Let the series of a batch go on behind it, before it is `done`."""
+        self.order.applied(name)
 
     def done(self, arrival: Arrival) -> None:
         """Let go of a batch that was acknowledged, now or before a restart."""
+        self.order.applied(arrival.name)
         self.source.done(arrival)
         self._loaded -= 1
 
     def refused(self, arrival: Arrival, why: str) -> None:
         """Put aside a batch that cannot be used, with the reason."""
+        self.order.refused(arrival.name)
         self.source.refused(arrival, why)
         self._loaded -= 1
 
     def lag(self, now: float) -> Lag:
         """Say how far behind the stream is."""
         return self.source.lag(now)
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until a batch that is being read is in memory; False if none is being read."""
+        reading = [load.coming for load in self._loading if not load.coming.done()]
+        if reading:
+            wait_for(reading, timeout, FIRST_COMPLETED)
+        return bool(reading)
+
+    def _read(self, now: float) -> list[Arrival | Skipped]:
+        """Give those that are in memory, in order, but for those that read for long."""
+        found: list[Arrival | Skipped] = []
+        slow: set[str] = set()
+        remaining: deque[_Load] = deque()
+        for load in self._loading:
+            series = (running(load.name) or ("",))[0]
+            stopped = bool(remaining) and now - remaining[-1].began < SLOW
+            if stopped or series in slow or not load.coming.done():
+                remaining.append(load)
+                slow |= {series} - {""}
+                continue
+            arrival = load.coming.result()
+            found += load.missing
+            found.append(replace(arrival, late=load.late) if load.late else arrival)
+        self._loading = remaining
+        return found
+
+
+class _Load(NamedTuple):
+    """A batch that is being read, since when, and those that did not come before it."""
+
+    name: str
+    late: str
+    missing: tuple[Skipped, ...]
+    began: float
+    coming: Future[Arrival]
+
+
+def submit(executor: Executor | None, work: Callable[..., T], *arguments: Any) -> Future[T]:
+    """Do some work in a thread, or now if there is none."""
+    if executor is not None:
+        return executor.submit(work, *arguments)
+    done: Future[T] = Future()
+    done.set_result(work(*arguments))
+    return done
 
 
 class Offers:
@@ -194,7 +265,7 @@ class Offers:
         StoppedError
             If no more batches are taken.
         """
-        check_name(name)
+        BatchName(name)
         if expected is not None:
             expected = check_expected(expected, f"batch {name!r}")
         with self._change:
@@ -239,10 +310,14 @@ class Offers:
             since = self._seen(now)
             return Lag(len(since), now - min(since.values(), default=now), len(self._loaded))
 
+    def claim(self, name: str) -> None:
+        """Take note that an offer is being learnt."""
+        with self._change:
+            self._loaded.add(name)
+
     def load(self, name: str) -> Arrival:
         """Give an offer."""
         with self._change:
-            self._loaded.add(name)
             return self._there[name][0]
 
     def done(self, arrival: Arrival) -> None:

@@ -153,6 +153,14 @@ class Store(Reader):
                 raise self._damaged("the ledger or its index of names")
             self._retention = self.retention
 
+    def named(self, name: str) -> Entry | None:
+        """Give the entry of that name, if there is one."""
+        with self.snapshot():
+            row = self._db.execute(
+                "SELECT batch FROM ledger WHERE name = ?", (str(name),)
+            ).fetchone()
+            return None if row is None else self.entry(row[0])
+
     def find(self, name: str, digest: str) -> Entry | None:
         """Give the entry of a batch that is being offered, if it is there already.
 
@@ -161,12 +169,8 @@ class Store(Reader):
         IdentityError
             If another batch has that name.
         """
-        with self.snapshot():
-            row = self._db.execute("SELECT batch FROM ledger WHERE name = ?", (name,)).fetchone()
-            if row is None:
-                return None
-            entry = self.entry(row[0])
-        if (entry.name, entry.digest) != (name, digest):
+        entry = self.named(name)
+        if entry is not None and (entry.name, entry.digest) != (name, digest):
             raise IdentityError(
                 f"{self.path} has another batch called {name!r}: number {entry.number}, "
                 f"{entry.state}, digest {entry.digest or 'none'}; this one has {digest or 'none'}. "

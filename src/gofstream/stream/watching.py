@@ -16,7 +16,7 @@ from concurrent.futures import Executor, Future
 from dataclasses import replace
 
 from gofstream.checks import match_columns
-from gofstream.errors import InputError, MemoryBudgetError
+from gofstream.errors import GofstreamError, IdentityError, InputError
 from gofstream.stream.learning import Taught
 from gofstream.stream.merge import Gathering, Whole, parts_of, short_digest
 from gofstream.stream.monitor import Acknowledged, Monitor
@@ -75,7 +75,9 @@ class Watching:
         self.monitor = monitor
         self.intake = intake
         self.executor = executor
-        self._queue: deque[tuple[Arrival | Skipped | Whole, Future[Taught] | None]] = deque()
+        self._queue: deque[tuple[Arrival | Whole, Future[Taught] | None]] = deque()
+        # By name of a batch, those that did not come before it.
+        self._missing: dict[str, list[Skipped]] = {}
         self._gathering = Gathering(monitor.learner)
         # Of every batch that was merged, its digest and the number of the whole.
         self._merged: dict[str, tuple[str, int]] = {}
@@ -131,8 +133,13 @@ class Watching:
 
     def turn(self, now: float) -> list[Acknowledged]:
         """Take what has come, and apply what has been learnt, as far as the order allows."""
+        missing: list[Skipped] = []
         for item in self.intake.take(now, len(self._gathering.parts)):
-            if isinstance(item, Skipped) or item.sample is None or item.late:
+            if isinstance(item, Skipped):
+                missing.append(item)
+                continue
+            self._missing[item.name], missing = missing, []
+            if item.sample is None or item.late:
                 self._queue.append((item, None))
                 continue
             if item.name in self._merged:
@@ -143,9 +150,12 @@ class Watching:
                 self._learn(*self._gathering.add(item))
             except InputError as error:
                 self._queue.append((replace(item, problem=str(error)), None))
-        found = []
+        # What waits for company was found to be a batch; it must not keep its series waiting.
+        for part in self._gathering.parts:
+            self.intake.accepted(part.name)
+        found = list[Acknowledged]()
         while self._queue and ((first := self._queue[0][1]) is None or first.done()):
-            found.append(self._settled(*self._queue.popleft()))
+            found += self._settled(*self._queue.popleft())
         return found
 
     def _learn(self, gathering: Gathering, wholes: list[Whole]) -> None:
@@ -164,34 +174,53 @@ class Watching:
         """Wait for the batch that is next, or for another one to come."""
         learning = self._queue[0][1] if self._queue else None
         if learning is None:
-            stop.wait(IDLE)
+            if not self.intake.wait(IDLE):
+                stop.wait(IDLE)
         else:
             ready = threading.Event()
             learning.add_done_callback(lambda _: ready.set())
             ready.wait(IDLE)
 
     def _settled(
-        self, item: Arrival | Skipped | Whole, learning: Future[Taught] | None
-    ) -> Acknowledged:
-        if isinstance(item, Skipped):
-            return self.monitor.skip(item.name, time.time())
+        self, item: Arrival | Whole, learning: Future[Taught] | None
+    ) -> list[Acknowledged]:
         if isinstance(item, Arrival):
             known = self._known(item) if item.late else None
-            if known is not None:
-                self.monitor.store.check_place()
-                self.intake.done(item)
-                return known
-            return self._refused(item, item.problem or item.late)
+            if known is None:
+                return [self._refused(item, item.problem or item.late)]
+            self.monitor.store.check_place()
+            self._missing.pop(item.name, None)
+            self.intake.done(item)
+            return [known]
         assert learning is not None
+        # Whatever a batch does to the fit, the stream goes on; trouble with the store ends it.
+        if (error := learning.exception()) is not None:
+            if not isinstance(error, Exception):
+                raise error
+            why = str(error) if isinstance(error, GofstreamError) else repr(error)
+            return [self._refused(part, why) for part in item.parts][-1:]
         try:
-            done = self.monitor.apply(learning.result())
-        except (InputError, MemoryBudgetError) as error:
-            return [self._refused(part, str(error)) for part in item.parts][-1]
-        self._note_parts(done.entry)
+            found = self._applied(item, learning.result())
+        except InputError as error:
+            return [self._refused(part, str(error)) for part in item.parts][-1:]
+        self._note_parts(found[-1].entry)
         self.monitor.store.check_place()
         for part in item.parts:
             self.intake.done(part)
-        return done
+        return found
+
+    def _applied(self, item: Whole, taught: Taught) -> list[Acknowledged]:
+        """Apply a batch, after those that did not come before it."""
+        name, digest = taught.entry.name, taught.entry.digest
+        try:
+            self.monitor.known(name, digest)
+        except IdentityError:
+            if len(item.parts) == 1:
+                raise
+            taught = replace(taught, entry=replace(taught.entry, name=item.distinct_name))
+        missing = [each for part in item.parts for each in self._missing.pop(part.name, ())]
+        skipped = [self.monitor.skip(each.name, time.time()) for each in missing]
+        return [*skipped, self.monitor.apply(taught)]
 
     def _note_parts(self, entry: Entry) -> None:
         for name, digest in parts_of(entry).items():
@@ -201,19 +230,19 @@ class Watching:
         """Look up a batch that comes out of its order: applied before a restart, perhaps."""
         if late.sample is None:
             return None
-        store = self.monitor.store
         try:
             batch = match_columns(late.sample, self.monitor.learner.sample)
-            entry = store.find(late.name, batch.digest())
+            known = self.monitor.known(late.name, batch.digest())
         except InputError:  # another batch of that name, or no batch of this stream at all
             return None
         digest, number = self._merged.get(late.name, ("", 0))
-        if entry is None and digest == short_digest(batch):
-            entry = store.entry(number)
-        return None if entry is None else Acknowledged(entry, new=False)
+        if known is None and digest == short_digest(batch):
+            known = Acknowledged(self.monitor.store.entry(number), new=False)
+        return known
 
     def _refused(self, arrival: Arrival, why: str) -> Acknowledged:
         """Put aside what cannot be used: first in the ledger, then where it came from."""
+        self._missing.pop(arrival.name, None)
         done = self.monitor.quarantine(arrival.name, arrival.arrived, why)
         self.monitor.store.check_place()
         self.intake.refused(arrival, why)
