@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -28,3 +29,12 @@ def _one_blas_thread() -> Iterator[None]:
     """Work as a worker does: one BLAS thread."""
     with threadpool_limits(limits=1):
         yield
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    """Give Ctrl-C back to pytest: `gofstream.cli.main` takes it over for its process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)

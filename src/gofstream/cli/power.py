@@ -25,7 +25,6 @@ from gofstream.errors import InputError
 from gofstream.files import write_whole
 from gofstream.inference.result import VERDICTS
 from gofstream.inference.study import PowerStudy, power_study
-from gofstream.report.plots import plot_power
 from gofstream.toys.sources import Pool
 
 
@@ -110,6 +109,9 @@ def _tell(
         "power": {name: [asdict(each) for each in curve] for name, curve in powers.items()},
     }
     write_whole(out / "power.json", json.dumps(content, indent=1) + "\n")
+    # Plotting takes a while to import.
+    from gofstream.report.plots import plot_power
+
     plot_power(powers, rates, "signal over nominal events", f"Power at p ≤ {level:g}").savefig(
         out / "power.png", dpi=130
     )

@@ -21,7 +21,6 @@ from gofstream.cli.options import (
     with_running,
 )
 from gofstream.files import write_whole
-from gofstream.report.html import render
 from gofstream.report.record import Record
 from gofstream.report.text import summary
 
@@ -99,6 +98,9 @@ def test(
                 progress=progress,
                 **counting.options,
             )
+    # Plotting takes a while to import.
+    from gofstream.report.html import render
+
     out.mkdir(parents=True, exist_ok=True)
     record.save(out / "result.json")
     write_whole(out / "report.html", render(record))

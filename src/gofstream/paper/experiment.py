@@ -14,9 +14,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from gofstream import __version__
 from gofstream.files import write_whole
 from gofstream.paper.claims import Claim
+from gofstream.version import __version__
 
 #: Called with what is being done; gives a function to call with (done, total).
 Bars = Callable[[str], AbstractContextManager[Callable[[int, int], None]]]

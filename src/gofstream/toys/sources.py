@@ -81,6 +81,8 @@ def refuse_training_rows(toy: Floats, reference: Points) -> None:
     >>> x = np.random.default_rng(1).normal(size=(1000, 2))
     >>> refuse_training_rows(x[:200], x[200:])
     """
+    if len(toy) == 0:  # with one event expected, a third of the toys
+        return
     rows = np.concatenate([_row_hashes(toy[part]) for part in pieces(len(toy))])
     # Rows that stand for the reference: where it has more of them, from all over it.
     some = _row_hashes(reference[:: -(-len(reference) // COMPARED)])
