@@ -166,7 +166,7 @@ def test_what_is_printed(typed: Typed) -> None:
     loud = [word for word in words if word != "--quiet"]
     code, out, _ = typed(*loud, "--level", "0.2")
     assert code == 1
-    for text in ("data.parquet against reference.parquet", "where: excess", "report.html", "sat"):
+    for text in ("data.parquet against reference.parquet", "where: excess", "report.html", "scan"):
         assert text in out
     code, out, _ = typed(*loud, "--json")
     assert code == 0
@@ -269,7 +269,8 @@ def test_weights_of_the_signal_count(weighted: Typed) -> None:
             folder=weighted.folder / "python",
             executor=executor,
         )
-    for name in study.null.names:
+    assert list(found["power"]) == ["single + scan", "single", "scan"]
+    for name in ("single", "scan"):
         assert found["power"][name] == [asdict(study.power(name, 0.06, 0.1))]
     # Without weights half of the signal is a second peak, 4 widths out, which every toy shows.
     assert found["power"]["scan"][0]["value"] < 0.9
@@ -310,7 +311,7 @@ def test_power(typed: Typed) -> None:
     code, out, err = typed(*words)
     assert (code, err) == (0, "")
     found = json.loads(out)
-    curve = found["power"]["all"]
+    curve = found["power"]["single"]
     assert curve[0]["value"] + 0.3 < curve[1]["value"]
     assert curve[0]["low"] <= curve[0]["value"] <= curve[0]["high"]
     assert json.loads((typed.folder / "gofstream-power" / "power.json").read_text()) == found
@@ -319,7 +320,7 @@ def test_power(typed: Typed) -> None:
     (typed.folder / "pool.parquet").rename(typed.folder / "signal.parquet")
     assert typed(*words)[0] == 0
     nothing = json.loads((typed.folder / "gofstream-power" / "power.json").read_text())
-    assert nothing["power"]["all"][1]["value"] < curve[1]["value"] - 0.3
+    assert nothing["power"]["single"][1]["value"] < curve[1]["value"] - 0.3
 
 
 def test_report_and_inspect(typed: Typed) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from gofstream.inference.pvalues import z_score
 from gofstream.inference.rate import RateTest
 from gofstream.inference.result import TestResult
 from gofstream.nplm import _batches, nplm_test, plan_null, plan_test
+from gofstream.report.examine import examine
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 
@@ -269,9 +271,35 @@ def test_strict_json(batches: int) -> None:
     back = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert back["pvalue"] == found.pvalue
     assert back["rate"]["expected"] == 90.0
-    assert back["statistics"]["all"]["combined"]["p"] == found.statistics["all"].combined.p
-    if batches == 1:
-        assert back["statistics"]["next"]["combined"]["z"] is None
+    first = "single" if batches == 1 else "all"
+    assert back["statistics"][first]["combined"]["p"] == found.statistics[first].combined.p
+
+
+def test_of_one_batch_single_and_scan_are_shown() -> None:
+    """The others say the same, or nothing; one t has one law."""
+    rng = np.random.default_rng(3)
+    data = np.concatenate([events(100, 2), rng.normal(0, 0.01, size=(40, 1))])
+    found = verdict(data, simulator=nominal, expected=100.0, n_resamples=120)
+    assert list(found.verdicts) == [("single", "scan")]
+    assert list(found.shown) == list(found.to_dict()["statistics"]) == ["single", "scan"]
+    single = found.statistics["single"]
+    assert single.p[0].law_p is not None
+    for same in ("sum", "all", "one"):
+        other = found.statistics[same]
+        assert other.t == pytest.approx(single.t, rel=1e-6)
+        assert [p.p for p in other.p] == [p.p for p in single.p]
+        assert [p.law_p for p in other.p] == pytest.approx([p.law_p for p in single.p], rel=1e-4)
+    assert found.pvalue == found.verdicts["single", "scan"].p
+    t = np.array([*single.t, *found.statistics["scan"].t])
+    null = np.hstack([found.null.statistic(name) for name in ("single", "scan")])
+    assert found.pvalue == combined_p(t, null, columns=(2, 1))
+    text = str(found)
+    assert not re.search(r"^(sum|all|one|sat|next)", text, re.MULTILINE)
+    sample = Sample.from_array(data)
+    record = examine(found, sample, Sample.from_array(events(2000, 1)))
+    assert list(record.statistics) == list(record.storage) == ["single", "scan"]
+    assert record.headline == "single + scan"
+    assert len(record.plot_null().axes) == 2
 
 
 def test_names_are_escaped_in_a_notebook() -> None:
@@ -321,8 +349,8 @@ def test_the_rate_beside_permuted_labels() -> None:
     assert with_rate.source == without.source == "permuted labels"
     assert without.rate is None
     assert with_rate.rate == RateTest.of(90, 70.0)
-    shape = without.verdicts["all", "scan"].p
-    assert with_rate.verdicts["all", "scan"].p == shape
+    shape = without.verdicts["single", "scan"].p
+    assert with_rate.verdicts["single", "scan"].p == shape
     product = shape * with_rate.rate.p
     assert with_rate.pvalue == pytest.approx(product * (1 - math.log(product)), rel=1e-9)
     text = str(with_rate)

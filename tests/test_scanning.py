@@ -19,7 +19,7 @@ from gofstream.execution import thread_workers
 from gofstream.inference.calibrate import Calibration, calibrate
 from gofstream.inference.combine import combined_p
 from gofstream.inference.null import NullFile, NullTable, describe_null
-from gofstream.inference.result import HEADLINE, VERDICTS
+from gofstream.inference.result import VERDICTS
 from gofstream.inference.study import PowerStudy
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.scaling import Scaling
@@ -251,7 +251,8 @@ def test_verdicts_rank_all_their_columns_among_the_toys(tmp_path: Path) -> None:
         t = np.concatenate([result.statistics[name].t for name in names])
         assert null.shape == (TOYS, 2 * len(names) - 1)
         assert verdict.p == combined_p(t, null, columns=[2] * (len(names) - 1) + [1])
-    assert result.pvalue == result.verdicts[HEADLINE].p
+    assert result.headline == ("all", "scan")
+    assert result.pvalue == result.verdicts["all", "scan"].p
     assert result.statistic.shape == (3,)
     assert result.null_distribution.shape == (TOYS, 3)
     text = str(result)

@@ -23,7 +23,7 @@ from gofstream.cli.options import (
 )
 from gofstream.errors import InputError
 from gofstream.files import write_whole
-from gofstream.inference.result import VERDICTS
+from gofstream.inference.result import is_shown, verdicts_of
 from gofstream.inference.study import PowerStudy, power_study
 from gofstream.toys.sources import Pool
 
@@ -99,7 +99,9 @@ def power(
 def _tell(
     found: PowerStudy[float], rates: tuple[float, ...], level: float, out: Path, running: Running
 ) -> None:
-    tests = {" + ".join(names): names for names in (*VERDICTS, *((n,) for n in found.null.names))}
+    batches = found.null.t.shape[3]
+    alone = [(name,) for name in found.null.names if is_shown(name, batches)]
+    tests = {" + ".join(names): names for names in (*verdicts_of(batches), *alone)}
     powers = {
         label: [found.power(names, level, rate) for rate in rates] for label, names in tests.items()
     }

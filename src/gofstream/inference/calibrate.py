@@ -18,7 +18,7 @@ from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.pvalues import LAWS, Law, PValue, counted_p, p_value
 from gofstream.inference.rate import RateTest
-from gofstream.inference.result import VERDICTS, StatisticResult, TestResult, complaints
+from gofstream.inference.result import StatisticResult, TestResult, complaints, verdicts_of
 from gofstream.sample import Sample
 from gofstream.statistics import STATISTICS
 from gofstream.toys.farm import Job, run
@@ -86,7 +86,9 @@ class Calibration:
         if self.table.unconverged:
             caveats.append(f"fits of toys that did not converge: {self.table.unconverged}")
         statistics = {
-            name: judge_statistic(values, self.table.statistic(name), laws.get(name), rule)
+            name: judge_statistic(
+                values, self.table.statistic(name), laws.get(_same(name, len(batches))), rule
+            )
             for name, values in t.items()
         }
         return TestResult(
@@ -96,7 +98,10 @@ class Calibration:
             scanned=scanned,
             null=self.table,
             rule=rule,
-            verdicts={names: self._together(names, statistics, rule) for names in VERDICTS},
+            verdicts={
+                names: self._together(names, statistics, rule)
+                for names in verdicts_of(len(batches))
+            },
             together=(tuple(together), self._together(together, statistics, rule))
             if together
             else None,
@@ -165,6 +170,11 @@ def judge_together(found: Sequence[StatisticResult], nulls: Sequence[Floats], ru
         return found[0].combined
     t, null = np.concatenate([each.t for each in found]), np.concatenate(nulls, axis=1)
     return _ranked(t, null, rule, [len(each.t) for each in found])
+
+
+def _same(statistic: str, batches: int) -> str:
+    """Name the statistic of several batches that this one is: with one batch many are one."""
+    return "single" if batches == 1 and statistic in ("sum", "all", "one") else statistic
 
 
 def _ranked(t: Floats, null: Floats, rule: Rule, columns: Sequence[int]) -> PValue:

@@ -24,8 +24,28 @@ from gofstream.toys.scanning import SCAN, Scanned
 #: everything the models learnt, the scan looks for one thing at a time; together they miss least.
 #: The second is for those who cannot keep the data.
 VERDICTS = (("all", "scan"), ("sat", "next", "scan"))
-#: The verdict that stands for the whole test, and of it the strategy that has widths and models.
-HEADLINE, LEARNT = VERDICTS[0], "all"
+#: One batch has no other batches: `sum`, `all` and `one` are `single` then, and `next` is zero.
+ONE_BATCH = ("single", "scan")
+#: The statistic whose most surprising width is shown.
+LEARNT = "all"
+
+
+def verdicts_of(batches: int) -> tuple[tuple[str, ...], ...]:
+    """Name the statistics of each verdict on so many batches; the first is the headline.
+
+    Examples
+    --------
+    >>> verdicts_of(1)
+    (('single', 'scan'),)
+    >>> verdicts_of(2)[0]
+    ('all', 'scan')
+    """
+    return (ONE_BATCH,) if batches == 1 else VERDICTS
+
+
+def is_shown(statistic: str, batches: int) -> bool:
+    """Tell whether a statistic says anything of its own about so many batches."""
+    return batches > 1 or statistic in ONE_BATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +114,29 @@ class TestResult:
         return len(self.null.t)
 
     @property
+    def headline(self) -> tuple[str, ...]:
+        """The statistics of the verdict that stands for the whole test."""
+        return next(iter(self.verdicts))
+
+    @property
+    def shown(self) -> dict[str, StatisticResult]:
+        """The statistics that say something of their own: of one batch `single` and the scan."""
+        batches = len(self.batches)
+        return {name: each for name, each in self.statistics.items() if is_shown(name, batches)}
+
+    @property
     def pvalue(self) -> float:
-        """The p-value of `all` and the scan, with that of the rate if it was tested apart.
+        """The p-value of the headline, with that of the rate if it was tested apart.
 
         (1 + k) / (1 + B) of B toys, k of them as extreme; an extrapolation is never part of it.
         """
-        p = self.verdicts[HEADLINE].p
+        p = self.verdicts[self.headline].p
         return p if self.rate is None else self.rate.with_shape(p)
 
     @property
     def interval(self) -> tuple[float, float]:
         """95 % interval on this p-value, from the finite number of toys."""
-        found = self.verdicts[HEADLINE]
+        found = self.verdicts[self.headline]
         if self.rate is None:
             return found.low, found.high
         return self.rate.with_shape(found.low), self.rate.with_shape(found.high)
@@ -142,13 +173,13 @@ class TestResult:
 
     @property
     def statistic(self) -> NDArray[np.float64]:
-        """T of `all` by width, and of the scan."""
-        return np.concatenate([self.statistics[name].t for name in HEADLINE])
+        """T of `all` (of one batch: `single`) by width, and of the scan."""
+        return np.concatenate([self.statistics[name].t for name in self.headline])
 
     @property
     def null_distribution(self) -> NDArray[np.float64]:
         """The same of the pseudo-experiments: (toys, widths + 1)."""
-        return np.concatenate([self.null.statistic(name) for name in HEADLINE], axis=1)
+        return np.concatenate([self.null.statistic(name) for name in self.headline], axis=1)
 
     def __str__(self) -> str:
         """Write a table for the terminal."""
@@ -168,7 +199,7 @@ class TestResult:
             row(" + ".join(names), f'<td colspan="{across}"></td>', p)
             for names, p in self.verdicts.items()
         )
-        for name, result in self.statistics.items():
+        for name, result in self.shown.items():
             wide = f' colspan="{across}"' if name == SCAN else ""
             cells = "".join(
                 f"<td{wide}>{t:.1f}<br>{escape(_p(p))}</td>"
@@ -209,7 +240,7 @@ class TestResult:
                     "p": [plain(p) for p in result.p],
                     "combined": plain(result.combined),
                 }
-                for name, result in self.statistics.items()
+                for name, result in self.shown.items()
             },
             "pvalue": self.pvalue,
             "zscore": _finite(self.zscore),
@@ -234,8 +265,8 @@ class TestResult:
 
     def _headline(self) -> str:
         """Write the p-value of the whole test, and what it was made of."""
-        names = " + ".join(HEADLINE)
-        counted = str(self.verdicts[HEADLINE])
+        names = " + ".join(self.headline)
+        counted = str(self.verdicts[self.headline])
         if self.rate is None:
             return f"verdict ({names}): {counted}"
         return (
@@ -257,7 +288,7 @@ class TestResult:
         empty = [""] * len(self.widths)
         rows = [head]
         rows += [[" + ".join(names), *empty, _p(p), _z(p)] for names, p in self.verdicts.items()]
-        for name, result in self.statistics.items():
+        for name, result in self.shown.items():
             last = [_p(result.combined), _z(result.combined)]
             if name == SCAN:
                 rows.append([f"{name}, t = {result.t[0]:.1f}", *empty, *last])
@@ -293,7 +324,7 @@ class TestResult:
         """Say what fitted laws give for t that no toy reaches, and how well they fit the toys."""
         used = [
             f"{name}{self._at(name, k)} {p.law_p:.2g} ({p.law.law}, KS p {p.law.ks_p:.2g})"
-            for name, result in self.statistics.items()
+            for name, result in self.shown.items()
             for k, p in enumerate(result.p)
             if p.law is not None and p.law_p is not None
         ]

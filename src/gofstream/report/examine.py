@@ -119,7 +119,7 @@ def examine(
         else Rate(expected=result.rate.expected, observed=result.rate.observed, p=result.rate.p),
         caveats=caveats,
         verdicts={" + ".join(names): _chance(p) for names, p in result.verdicts.items()},
-        statistics={name: _statistic(result, name) for name in result.statistics},
+        statistics={name: _statistic(result, name) for name in result.shown},
         windows=tuple(_windows(result, units)),
         evidence=result.evidence,
         widths=tuple(_widths(result)),
@@ -214,7 +214,7 @@ def _storage(result: TestResult, data: Sample) -> dict[str, int]:
     """Bytes to be kept until the test: models, and the data that it looks at again."""
     models = sum(len(model.to_bytes()) for found in result.learnt for model in found.models)
     row = data.values.itemsize * data.values.shape[1]
-    return {
+    kept = {
         "single": row * result.batches[0],
         "sum": row * max(result.batches),
         "all": models + row * len(data),
@@ -223,3 +223,4 @@ def _storage(result: TestResult, data: Sample) -> dict[str, int]:
         "next": models,
         "scan": len(result.scanned.summary.to_bytes()),
     }
+    return {name: kept[name] for name in result.shown}

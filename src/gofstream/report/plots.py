@@ -202,7 +202,7 @@ def draw_powers(axes: Axes, curves: Mapping[str, Sequence[Power]], x: Sequence[f
 
 def plot_null(table: NullTable, result: TestResult, title: str) -> Figure:
     """Draw the null distribution of every statistic at every width, with the observed value."""
-    names, widths = list(result.statistics), result.widths
+    names, widths = list(result.shown), result.widths
     figure = Figure(
         figsize=(2.5 * len(widths) + 0.8, 1.55 * len(names) + 0.9), layout="constrained"
     )

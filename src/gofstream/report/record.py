@@ -276,12 +276,12 @@ class Record(Part):
 
     Attributes
     ----------
-    pvalue, zscore, low, high : the verdict: `all` and scan, with the rate if apart; and the 95 %
-        interval of p from the finite number of toys.
+    pvalue, zscore, low, high : the verdict: `all` (of one batch: `single`) and scan, with the
+        rate if apart; and the 95 % interval of p from the finite number of toys.
     level : the p-value at which the user calls it an anomaly, if one was given.
     verdicts : p of several strategies together, by their names with " + " between; the first is
         the one that counts.
-    statistics : by strategy.
+    statistics : by strategy; of one batch `single` and the scan, as all others say the same.
     batches : events in each batch.
     windows : where the scan found most.
     evidence : natural logarithm of the e-value of the scan, which needs no toys; none if it has
@@ -381,11 +381,16 @@ class Record(Part):
 
         return p_figure(self)
 
-    def plot_null(self, strategy: str = "all") -> Figure:
-        """Draw the null distribution of one strategy at every width, with the observed value."""
+    def plot_null(self, strategy: str | None = None) -> Figure:
+        """Draw the null distribution of one strategy at every width, with the observed value.
+
+        Parameters
+        ----------
+        strategy : by default the first of the verdict.
+        """
         from gofstream.report.pictures import null_figure
 
-        return null_figure(self, strategy)
+        return null_figure(self, self.headline.split(" + ")[0] if strategy is None else strategy)
 
     def plot_column(
         self, name: str, overlay: Mapping[str, PlottableHistogram] = MappingProxyType({})
