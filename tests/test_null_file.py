@@ -122,6 +122,8 @@ def test_a_changed_description_is_refused(
         "UPDATE about SET value = '\"another\"' WHERE key = 'source'",
         "UPDATE about SET value = '\"0\"' WHERE key = 'made_for'",
         "DELETE FROM about WHERE key = 'sha256'",
+        "INSERT INTO about VALUES ('note', x'00')",
+        "INSERT INTO about VALUES (NULL, '1')",
     ):
         path.write_bytes(whole)
         with closing(sqlite3.connect(path)) as connection, connection:
