@@ -46,7 +46,10 @@ def slow_combined_p(
         first = sum((columns or ())[:part])
         last = first + columns[part] if columns else len(rows[0])
         p = [
-            [sum(other[k] >= mine[k] for other in rows) / len(rows) for k in range(first, last)]
+            [
+                sum(other[k] >= mine[k] - 1e-4 * max(1, abs(mine[k])) for other in rows) / len(rows)
+                for k in range(first, last)
+            ]
             for mine in rows
         ]
         strategies.append(slow_ranks(slow_merits(p, rule)))

@@ -14,6 +14,7 @@ from scipy import stats
 from gofstream.errors import EmptyError, InputError
 from gofstream.execution import thread_workers
 from gofstream.inference.calibrate import calibrate
+from gofstream.inference.combine import combined_p
 from gofstream.ratio.kernel import gaussian
 from gofstream.ratio.model import LogRatios
 from gofstream.sample import Sample
@@ -21,6 +22,7 @@ from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
 from gofstream.toys.permutation import PermutationPlan
 from gofstream.toys.sources import toy_rng
+from test_combine import slow_combined_p
 from test_farm import Shuffled
 
 Floats = NDArray[np.float64]
@@ -234,3 +236,36 @@ def test_another_seed_gives_other_toys() -> None:
     for other in (replace(plan, seed=6), replace(plan, stream="other")):
         assert (other.block(shared, 2.0, 0)[0] != first).any()
         assert other.about() != plan.about()
+
+
+def test_ties_of_discrete_data_count(tmp_path: Path) -> None:
+    """A column of two values: data sets with equal counts are equal, and count as such.
+
+    What ties is known from the counts alone, and t of equal sets is taken as their mean; p of each
+    width and of all together is then counted by loops, without tolerance.
+    """
+    rng, toys, size = np.random.default_rng(3), 200, 60
+    reference = Sample.from_array(rng.integers(0, 2, size=600), name="reference")
+    settings, ties = Settings(widths=(0.5, 1.5), n_centres=10), 0
+    for ones in (24, 26, 35):
+        data = [Sample.from_array(np.repeat([1.0, 0.0], [ones, size - ones]))]
+        plan = pooled(reference, data, settings)
+        with thread_workers(2) as executor:
+            made = calibrate(plan, toys, tmp_path / f"{ones}.null", executor)
+        x = plan.learner.reference[:][:, 0]
+        counts = [ones] + [
+            int(np.count_nonzero(x[toy_rng(plan.seed, "null", k).permutation(len(x))[:size]] > 0))
+            for k in range(toys)
+        ]
+        found = made.test(data).statistics
+        for name in ("single", "all", "sat"):
+            t = np.vstack([found[name].t, made.table.statistic(name)])
+            of = {n: t[[k for k, m in enumerate(counts) if m == n]].mean(axis=0) for n in counts}
+            rows = [of[n].tolist() for n in counts]
+            for width, p in enumerate(found[name].p):
+                tied = [row[width] >= rows[0][width] for row in rows]
+                assert p.p == pytest.approx(np.mean(tied), rel=1e-12)
+                ties += counts.count(ones) > 1
+            joined = slow_combined_p(rows, "min")
+            assert combined_p(found[name].t, made.table.statistic(name)) == pytest.approx(joined)
+    assert ties >= 12

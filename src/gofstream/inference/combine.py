@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gofstream.errors import InputError, nearest_names
+from gofstream.inference.pvalues import least_tied
 
 Floats = NDArray[np.float64]
 Rule = Literal["min", "mean", "product"]
@@ -25,18 +26,25 @@ Rule = Literal["min", "mean", "product"]
 def pooled_p(t: Floats) -> Floats:
     """p_j = #{k : t_k ≥ t_j} / n for every set j among n, itself included, column by column.
 
+    Ties up to rounding count as equal, as in `empirical_p`.
+
     Examples
     --------
     >>> import numpy as np
-    >>> pooled_p(np.array([[1.0], [3.0], [2.0], [3.0]])).ravel().tolist()
+    >>> pooled_p(np.array([[1.0], [3.0], [2.0], [3.0 + 1e-9]])).ravel().tolist()
     [1.0, 0.5, 0.75, 0.5]
     """
-    count = len(t)
-    p = np.empty(t.shape)
-    for column in range(t.shape[1]):
-        ordered = np.sort(t[:, column])
-        p[:, column] = (count - np.searchsorted(ordered, t[:, column], side="left")) / count
-    return p
+    return _shares_beyond(t, least_tied(t))
+
+
+def _shares_beyond(values: Floats, least: Floats) -> Floats:
+    """Give, column by column, the share of values that are not below each of the least."""
+    shares = np.empty(values.shape)
+    for column in range(values.shape[1]):
+        ordered = np.sort(values[:, column])
+        below = np.searchsorted(ordered, least[:, column], side="left")
+        shares[:, column] = (len(values) - below) / len(values)
+    return shares
 
 
 def merit(p: Floats, rule: Rule) -> Floats:
@@ -61,7 +69,8 @@ def scores(t: Floats, rule: Rule, columns: Sequence[int] = ()) -> Floats:
     if len(columns) > 1:
         parts = np.split(p, np.cumsum(columns)[:-1], axis=1)
         # Sums of p in another order differ in the last digits; equal merits must count as equal.
-        p = np.hstack([pooled_p(-merit(part, rule).round(12)[:, None]) for part in parts])
+        found = [-merit(part, rule).round(12)[:, None] for part in parts]
+        p = np.hstack([_shares_beyond(each, each) for each in found])
     return merit(p, rule)
 
 
