@@ -66,6 +66,7 @@ class Server:
         self.access = access
         self.inbox = inbox
         self._receiving = 0
+        self._checking = asyncio.Lock()
 
     def app(self) -> Starlette:
         """Put the addresses together."""
@@ -140,7 +141,9 @@ class Server:
     async def _take(self, inbox: Inbox, request: Request, name: str, kind: str) -> int:
         try:
             partial = await inbox.receive(_body(request))
-            return await asyncio.to_thread(inbox.accept, partial, name, kind)
+            # One at a time: what is checked may take several times its size of memory.
+            async with self._checking:
+                return await asyncio.to_thread(inbox.accept, partial, name, kind)
         except OSError as error:
             raise RefusedError(507, f"the batch cannot be written ({error.strerror})") from error
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from gofstream.errors import GofstreamError, InputError, printable
 from gofstream.io.formats import opened, recognise
+from gofstream.io.table import foreign
+from gofstream.serve.unpacked import arrow_sizes, parquet_sizes
 from gofstream.stream.directory import count_offered
 
 #: How a kind of content is called, and how its file ends.
@@ -21,10 +23,12 @@ KINDS = {
     "application/x-npy": ("NPY", ".npy"),
 }
 #: What a file may unpack to, in times of the largest body: zeros compress without end.
-UNPACKED = 20
+UNPACKED = 4
 #: Bytes of the name of a file that a run takes.
 LONGEST_FILE = 200
 _ROWS = 65536
+# What tells of a packed file how large it is unpacked.
+_SIZES = {"Arrow": arrow_sizes, "Parquet": parquet_sizes}
 # Bytes that are written at a time.
 _CHUNK = 1 << 20
 
@@ -196,6 +200,12 @@ def check_content(path: Path, kind: str, largest: int) -> None:
     try:
         if (found := recognise(path).name) != kind:
             raise InputError(f"it is {found}, not {kind}")
+        if (sizes := _SIZES.get(kind)) is not None:
+            size = 0
+            with foreign(path, kind):
+                for more in sizes(path):
+                    size += more
+                    _check_unpacked(size, largest)
         with opened(path) as table:
             numbers = [name for name, column in table.columns.items() if column.dtype is not None]
             if not numbers:
