@@ -292,11 +292,11 @@ def test_not_real_numbers(values, text):
 
 
 def test_other_things_that_are_not_a_table():
-    """Ragged rows, structured arrays, wrong shapes."""
+    """Ragged rows, fields of several numbers, wrong shapes."""
     with pytest.raises(DtypeError, match=r"same number of values"):
         Sample.from_array([[1.0, 2.0], [3.0]])
-    with pytest.raises(DtypeError, match=r"Sample\.from_columns"):
-        Sample.from_array(np.zeros(2, [("a", "f8")]))
+    with pytest.raises(DtypeError, match=r"column 'a': .* give each component a column of its own"):
+        Sample.from_array(np.zeros(2, [("a", [("b", "f8")])]))
     with pytest.raises(InputError, match=r"expected shape \(rows, columns\), got \(2, 2, 2\)"):
         Sample.from_array(np.zeros((2, 2, 2)), ["a", "b"])
     with pytest.raises(InputError, match=r"expected shape .* got \(\)"):

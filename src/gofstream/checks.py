@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from gofstream.arguments import check_type
 from gofstream.errors import (
     ColumnError,
     EmptyError,
@@ -20,7 +19,9 @@ from gofstream.errors import (
     WeightError,
     nearest_names,
 )
-from gofstream.sample import Sample, build, pieces
+from gofstream.ondisk import OnDisk
+from gofstream.sample import Events, Sample, build, pieces, refuse_no_events
+from gofstream.tables import columns_of
 
 # Below this many reference rows per data row the noise of the reference is felt in t.
 ROWS_PER_EVENT = 5
@@ -81,13 +82,13 @@ def check_reference(reference: Sample) -> None:
         )
 
 
-def check_data(batches: Sequence[Sample], reference: Sample) -> list[Sample]:
+def check_data(batches: Sequence[Events], reference: Sample) -> list[Sample]:
     """Make batches ready to be compared with a reference.
 
     Parameters
     ----------
     batches
-        The data. Single batches may be empty, but not all of them.
+        The data: samples, arrays or tables. Single batches may be empty, but not all of them.
     reference
         The sample of the nominal model.
 
@@ -117,21 +118,20 @@ def check_data(batches: Sequence[Sample], reference: Sample) -> list[Sample]:
     >>> check_data([batch], reference)[0].values.tolist()
     [[1.0, 2.0]]
     """
-    check_samples(batches)
-    events = sum(len(batch) for batch in batches)
+    matched = match_batches(batches, reference)
+    events = sum(map(len, matched))
     if events == 0:
         raise EmptyError(
             f"the data have no rows ({len(batches)} batches, none with an event); give at least "
             "one batch that is not empty, and check any selection made before"
         )
-    for batch in batches:
+    for batch in matched:
         if batch.weights is not None:
             raise WeightError(
                 f"sample {batch.name!r}: data cannot carry event weights, since each observed "
                 "event counts once; drop the weights, or draw events in proportion to them to "
                 "make an unweighted data set from a simulated one"
             )
-    matched = [match_columns(batch, reference) for batch in batches]
     if len(reference) < ROWS_PER_EVENT * events:
         warnings.warn(
             f"sample {reference.name!r} has {len(reference)} rows for {events} data events, fewer "
@@ -144,6 +144,57 @@ def check_data(batches: Sequence[Sample], reference: Sample) -> list[Sample]:
         for batch in matched:
             _warn_if_varied(batch, column, value)
     return matched
+
+
+def match_events(events: Events, reference: Sample, name: str) -> Sample:
+    """Make a sample with the columns of the reference, in its order, of whatever holds events.
+
+    Parameters
+    ----------
+    events
+        A sample; a table, whose columns are matched by name; or an array, whose columns have no
+        names and are those of the reference.
+    reference
+        The sample to follow.
+    name
+        What messages call the events, unless they are a sample.
+
+    Raises
+    ------
+    ColumnError
+        If a column is missing, or an array has another number of columns.
+
+    Examples
+    --------
+    >>> reference = Sample.from_columns({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+    >>> match_events({"b": [7.0], "c": [8.0], "a": [9.0]}, reference, "data").values.tolist()
+    [[9.0, 7.0]]
+    """
+    if isinstance(events, Sample):
+        return match_columns(events, reference)
+    refuse_no_events(events, name)
+    table = columns_of(events, f"sample {name!r}")
+    if table is not None:
+        _refuse_missing(name, list(table), reference)
+        events = {column: table[column] for column in reference.columns}
+    periodic = reference.periodic
+    return Sample.from_array(events, reference.columns, periodic=periodic, name=name)
+
+
+def match_batches(batches: Sequence[Events], reference: Sample) -> list[Sample]:
+    """Make samples of batches, whatever holds their events, and match their columns by name.
+
+    Raises
+    ------
+    InputError
+        If there is no list of batches.
+    ColumnError
+        If a batch lacks a column of the reference.
+    """
+    if isinstance(batches, Sample | str) or not isinstance(batches, Sequence):
+        kind = type(batches).__name__
+        raise InputError(f"batches is of type {kind}; give a list of batches")
+    return [match_events(batch, reference, f"batch {i + 1}") for i, batch in enumerate(batches)]
 
 
 def match_columns(data: Sample, reference: Sample) -> Sample:
@@ -167,13 +218,7 @@ def match_columns(data: Sample, reference: Sample) -> Sample:
     ColumnError
         If a column is missing, or has different units or periods in the two samples.
     """
-    missing = [column for column in reference.columns if column not in data.columns]
-    if missing:
-        hints = "; ".join(f"{c!r} ({nearest_names(c, data.columns)})" for c in missing)
-        raise ColumnError(
-            f"sample {data.name!r} lacks columns of sample {reference.name!r}: {hints}; rename or "
-            "add them, or leave them out of the reference"
-        )
+    _refuse_missing(data.name, data.columns, reference)
     for column in reference.columns:
         here, there = data.units.get(column), reference.units.get(column)
         if here is not None and there is not None and here != there:
@@ -191,30 +236,29 @@ def match_columns(data: Sample, reference: Sample) -> Sample:
         return data
     order = [data.columns.index(column) for column in reference.columns]
     units = {column: unit for column, unit in data.units.items() if column in reference.columns}
+    values: Any = data.values
+    values = values.in_order(order) if isinstance(values, OnDisk) else values[:, order]
     return build(
-        data.values[:, order],
+        values,
         reference.columns,
         data.weights,
         units,
         reference.periodic,
         data.name,
         copy=False,
+        known=reference.periodic.keys() <= data.periodic.keys(),  # else they may not fit a period
     )
 
 
-def check_samples(batches: Sequence[Sample]) -> None:
-    """Refuse anything but a list of samples.
-
-    Raises
-    ------
-    InputError
-        It says what was given in place of a sample.
-    """
-    if isinstance(batches, Sample) or not isinstance(batches, Sequence):
-        kind = type(batches).__name__
-        raise InputError(f"batches is of type {kind}; give a list of samples, one for each batch")
-    for k, batch in enumerate(batches):
-        check_type(f"batches[{k}]", batch, Sample, "a Sample, such as Sample.from_array(...)")
+def _refuse_missing(name: str, columns: Sequence[str], reference: Sample) -> None:
+    """Refuse events that lack a column of the reference."""
+    missing = [column for column in reference.columns if column not in columns]
+    if missing:
+        hints = "; ".join(f"{c!r} ({nearest_names(c, columns)})" for c in missing)
+        raise ColumnError(
+            f"sample {name!r} lacks columns of sample {reference.name!r}: {hints}; rename or "
+            "add them, or leave them out of the reference"
+        )
 
 
 def constant_values(reference: Sample) -> dict[str, np.floating[Any]]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from gofstream.arguments import (
     check_callable,
@@ -21,14 +21,14 @@ from gofstream.arguments import (
     random_generator,
     whole_number,
 )
-from gofstream.checks import ROWS_PER_EVENT
+from gofstream.checks import ROWS_PER_EVENT, match_batches, match_events
 from gofstream.errors import InputError
 from gofstream.execution import chosen_workers
 from gofstream.inference.calibrate import calibrate
 from gofstream.inference.rate import RateTest
 from gofstream.inference.result import TestResult
 from gofstream.ratio.learner import Learner
-from gofstream.sample import Sample
+from gofstream.sample import Events, Sample, as_sample
 from gofstream.settings import Settings
 from gofstream.toys.permutation import PermutationPlan
 from gofstream.toys.plan import Plan, ReferencePlan
@@ -36,7 +36,6 @@ from gofstream.toys.sources import Pool, Simulator, Source, split_off_pool
 from gofstream.toys.weighted import POOL_WARN, rows_for_pool, rows_to_split
 
 Floats = NDArray[np.float64]
-Events = ArrayLike | Sample
 
 
 def nplm_test(
@@ -58,14 +57,16 @@ def nplm_test(
 
     Parameters
     ----------
-    data : (events, columns), split at random into ``batches``; or a list of batches.
+    data : (events, columns), split at random into ``batches``; or a list of batches. Arrays,
+        samples, or tables of pandas, polars, pyarrow or awkward, and structured arrays. Where
+        there are names, columns are matched by name.
     reference : events of the nominal model.
     expected : events that the nominal model predicts, in all or for each batch. None: nothing is
         known about the rate, and only the shape is tested.
     batches : number of batches to split the data into.
     settings : widths, centres, penalty and so on; by default everything follows from the reference.
     simulator : called with a number of events and a generator, gives (events, columns) of the
-        nominal model: the best source of pseudo-experiments.
+        nominal model, or a table: the best source of pseudo-experiments.
     pool : further nominal events, none of which is in the reference: the second best. With
         neither, part of a reference that is large enough is set aside as a pool; otherwise data
         and reference are pooled and their labels permuted.
@@ -136,7 +137,7 @@ def plan_test(
     """
     for_data, for_plan = random_generator("rng", rng).spawn(2)
     settings = _checked(settings, simulator)
-    sample = _sample(reference, None, "reference")
+    sample = as_sample(reference, "reference")
     parts, counts = _batches(data, sample, expected, batches, for_data)
     shape_only = counts is None
     each = np.array([len(part) for part in parts], float) if counts is None else counts
@@ -181,7 +182,7 @@ def plan_null(
     [50.0, 50.0]
     """
     _, for_plan = random_generator("rng", rng).spawn(2)
-    sample = _sample(reference, None, "reference")
+    sample = as_sample(reference, "reference")
     each = _expected(expected, batches)
     settings = _checked(settings, simulator)
     plan = _plan_null(sample, each, settings, simulator, pool, False, for_plan)
@@ -205,13 +206,6 @@ def _checked(settings: Settings | None, simulator: object) -> Settings:
     return settings
 
 
-def _sample(events: Events, like: Sample | None, name: str) -> Sample:
-    if isinstance(events, Sample):
-        return events
-    columns = None if like is None else like.columns
-    return Sample.from_array(events, columns, name=name)
-
-
 def _batches(
     data: Events | Sequence[Events],
     reference: Sample,
@@ -227,8 +221,8 @@ def _batches(
     count = count if given is None else len(given)
     counts = None if expected is None else _expected(expected, count)
     if given is not None:
-        return [_sample(x, reference, f"batch {i + 1}") for i, x in enumerate(given)], counts
-    whole = _sample(cast(Events, data), reference, "data")
+        return match_batches(given, reference), counts
+    whole = match_events(cast(Events, data), reference, "data")
     # Each event goes to batch i with probability π_i, as in the toys (METHOD §6).
     shares = None if counts is None else counts / counts.sum()
     label = rng.choice(count, size=len(whole), p=shares)
@@ -239,8 +233,14 @@ def _as_list(data: Events | Sequence[Events]) -> list[Events] | None:
     """Tell a list of batches from a single array, which may come as lists of numbers."""
     if not isinstance(data, list | tuple) or not data:
         return None
-    batches = all(isinstance(x, Sample) or (isinstance(x, np.ndarray) and x.ndim) for x in data)
-    return list(data) if batches else None
+    return list(data) if all(map(_is_batch, data)) else None
+
+
+def _is_batch(events: object) -> bool:
+    """Tell a sample, an array or a table from a number and from a row of numbers."""
+    if isinstance(events, Sample | Mapping) or (isinstance(events, np.ndarray) and events.ndim):
+        return True
+    return any(hasattr(events, name) for name in ("__arrow_c_stream__", "__dataframe__", "layout"))
 
 
 def _expected(expected: float | Sequence[float], count: int) -> Floats:
@@ -271,7 +271,7 @@ def _plan_null(
     if simulator is not None:
         source, name = Simulator(simulator), "the simulator"
     elif pool is not None:
-        source = Pool(_sample(pool, reference, "pool"))
+        source = Pool(match_events(pool, reference, "pool"))
         source.check(total)
         # The digest keeps a null file from being taken up with another pool.
         digest = source.sample.digest()[:8]

@@ -11,6 +11,7 @@ import os
 import tempfile
 import threading
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Never
 
@@ -41,6 +42,8 @@ class OnDisk:
         Of its bytes, in hex.
     without
         Rows of the file that are left out, in rising order.
+    order
+        Columns of the file that are had, in this order; None for all, as they are.
 
     Examples
     --------
@@ -62,9 +65,10 @@ class OnDisk:
         dtype: np.dtype[Any],
         sha256: str,
         without: Indices | None = None,
+        order: tuple[int, ...] | None = None,
     ) -> None:
         self.path, self.dtype, self.sha256 = path, dtype, sha256
-        self._whole = shape
+        self._whole, self._order = shape, order
         self._without = np.empty(0, np.int64) if without is None else without
         # Rows that stay and come before each of those left out.
         self._before = self._without - np.arange(len(self._without))
@@ -73,12 +77,13 @@ class OnDisk:
 
     def __reduce__(self) -> tuple[type[OnDisk], tuple[object, ...]]:
         """Send where it is, not what it holds."""
-        return OnDisk, (self.path, self._whole, self.dtype, self.sha256, self._without)
+        return OnDisk, (self.path, self._whole, self.dtype, self.sha256, self._without, self._order)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        return self._whole[0] - len(self._without), self._whole[1]
+        columns = self._whole[1] if self._order is None else len(self._order)
+        return self._whole[0] - len(self._without), columns
 
     def __len__(self) -> int:
         """Count the rows."""
@@ -87,9 +92,18 @@ class OnDisk:
     def without(self, rows: Indices) -> OnDisk:
         """Leave some rows, given in rising order, out; the file stays as it is."""
         left_out = np.sort(np.concatenate([self._without, self._in_file(rows)]))
-        less = OnDisk(self.path, self._whole, self.dtype, self.sha256, left_out)
-        less._file = self._file
-        return less
+        return self._like(left_out, self._order)
+
+    def in_order(self, columns: Sequence[int]) -> OnDisk:
+        """Choose columns and their order; the file stays as it is."""
+        order = range(self._whole[1]) if self._order is None else self._order
+        return self._like(self._without, tuple(order[column] for column in columns))
+
+    def _like(self, without: Indices, order: tuple[int, ...] | None) -> OnDisk:
+        """Look at the same file in another way."""
+        found = OnDisk(self.path, self._whole, self.dtype, self.sha256, without, order)
+        found._file = self._file
+        return found
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> NDArray[Any]:
         """Read a range of rows, those with some numbers, or those that a mask marks."""
@@ -129,13 +143,15 @@ class OnDisk:
             return np.empty((0, self.shape[1]), self.dtype)
         begin, last = self._in_file(np.array([first, stop - 1])).tolist()
         found = self._read(begin, last + 1)
+        if self._order is not None:
+            found = np.take(found, self._order, axis=1)
         i, j = np.searchsorted(self._without, [begin, last])
         return found if i == j else np.delete(found, self._without[i:j] - begin, axis=0)
 
     def _read(self, first: int, stop: int) -> NDArray[Any]:
         """Read rows of the file, from any thread."""
         number = self._opened().number
-        out = np.empty((stop - first, self.shape[1]), self.dtype)
+        out = np.empty((stop - first, self._whole[1]), self.dtype)
         left, at = out.data.cast("B"), first * out[:1].nbytes
         while left:  # one call reads two gigabytes at most
             count = os.preadv(number, [left], at)

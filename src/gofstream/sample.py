@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,7 @@ from gofstream.errors import (
 )
 from gofstream.ondisk import OnDisk
 from gofstream.periods import TURN, Periodic, fits, misfit, outside, periods_of
+from gofstream.tables import TableLike, columns_of
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 #: Rows looked at together, where all are looked at: no temporary is as large as the sample.
@@ -90,7 +91,7 @@ class Sample:
     @classmethod
     def from_array(
         cls,
-        values: ArrayLike,
+        values: ArrayLike | TableLike,
         columns: Sequence[str] | None = None,
         *,
         weights: ArrayLike | None = None,
@@ -103,7 +104,8 @@ class Sample:
         Parameters
         ----------
         values
-            Shape (rows, columns); a one-dimensional array is one column.
+            Shape (rows, columns); a one-dimensional array is one column. Of anything that has names
+            for its columns `from_columns` takes those asked for, by name.
         columns
             Column names; by default x0, x1, ..., or x for a single column.
         weights, units, periodic, name
@@ -114,7 +116,12 @@ class Sample:
         >>> Sample.from_array([3.0, 1.0, 2.0]).columns
         ('x',)
         """
-        matrix = _real(values, f"sample {name!r}")
+        if (table := columns_of(values, f"sample {name!r}")) is not None:
+            wanted = table if columns is None else _picked(table, columns, name)
+            return cls.from_columns(
+                wanted, weights=weights, units=units, periodic=periodic, name=name
+            )
+        matrix = _real(cast(ArrayLike, values), f"sample {name!r}")
         if matrix.ndim == 1:
             matrix = matrix[:, np.newaxis]
         if columns is None:
@@ -125,19 +132,20 @@ class Sample:
     @classmethod
     def from_columns(
         cls,
-        columns: Mapping[str, ArrayLike],
+        columns: TableLike,
         *,
         weights: ArrayLike | None = None,
         units: Mapping[str, str] | None = None,
         periodic: Periodic = (),
         name: str = "sample",
     ) -> Sample:
-        """Make a sample from one array per column.
+        """Make a sample from one array per column, or from a table with named columns.
 
         Parameters
         ----------
         columns
-            One-dimensional arrays of one length, by column name.
+            One-dimensional arrays of one length, by column name; or a data frame of pandas or
+            polars, a table of pyarrow, awkward records or a structured array.
         weights, units, periodic, name
             As for `Sample`.
 
@@ -146,8 +154,15 @@ class Sample:
         >>> Sample.from_columns({"pt": [1, 2], "eta": [0.5, -0.5]}).values.tolist()
         [[1.0, 0.5], [2.0, -0.5]]
         """
+        table = columns_of(columns, f"sample {name!r}")
+        if table is None:
+            raise ColumnError(
+                f"sample {name!r}: expected named columns, got {type(columns).__name__}; use "
+                "Sample.from_array for an array without names"
+            )
+        _check_names(tuple(table), f"sample {name!r}")
         arrays = {
-            key: _real(given, f"sample {name!r}, column {key!r}") for key, given in columns.items()
+            key: _real(given, f"sample {name!r}, column {key!r}") for key, given in table.items()
         }
         for key, array in arrays.items():
             if array.ndim != 1:
@@ -262,6 +277,50 @@ class Sample:
         return build(*given, copy=False, known=True)
 
 
+#: What events may be given as: a sample, an array, or a table with named columns.
+Events = Sample | ArrayLike | TableLike
+
+
+def as_sample(events: Events, name: str) -> Sample:
+    """Take a sample as it is, and make one of an array or a table.
+
+    Examples
+    --------
+    >>> as_sample({"pt": [3.0, 1.0]}, "data").columns
+    ('pt',)
+    """
+    if isinstance(events, Sample):
+        return events
+    refuse_no_events(events, name)
+    return Sample.from_array(events, name=name)
+
+
+def refuse_no_events(events: object, name: str) -> None:
+    """Refuse what cannot hold events, before it is taken for an array of something else.
+
+    Raises
+    ------
+    InputError
+        It says what was given.
+    """
+    if events is None or callable(events) or isinstance(events, str | bytes | bool):
+        given = "None" if events is None else f"of type {type(events).__name__}"
+        raise InputError(f"{name} is {given}; give a Sample, an array or a table of events")
+
+
+def _picked(
+    table: Mapping[str, NDArray[Any]], columns: Sequence[str], name: str
+) -> dict[str, NDArray[Any]]:
+    """Pick columns of a table by name."""
+    missing = [column for column in _names(columns) if column not in table]
+    if missing:
+        raise ColumnError(
+            f"sample {name!r} lacks columns "
+            + "; ".join(f"{c!r} ({nearest_names(c, list(table))})" for c in missing)
+        )
+    return {column: table[column] for column in _names(columns)}
+
+
 def pieces(rows: int) -> Iterator[slice]:
     """Cut so many rows into pieces.
 
@@ -359,7 +418,7 @@ def _real(values: ArrayLike, where: str) -> NDArray[np.floating[Any]]:
     if array.dtype.kind not in "biuf":
         ways_out = {
             "c": "use real and imaginary parts, or modulus and phase, as columns",
-            "V": "pass the fields to Sample.from_columns",
+            "V": "give each component a column of its own",
             "M": "convert times to seconds",
             "m": "convert times to seconds",
         }
@@ -376,8 +435,7 @@ def _check_columns(values: NDArray[np.floating[Any]], columns: tuple[str, ...], 
         raise InputError(
             f"{where}: expected shape (rows, columns), got {values.shape}; give one row per event"
         )
-    if not all(isinstance(column, str) for column in columns):
-        raise ColumnError(f"{where}: column names must be strings, got {columns!r}; convert them")
+    _check_names(columns, where)
     duplicates = sorted({column for column in columns if columns.count(column) > 1})
     if duplicates:
         raise ColumnError(
@@ -391,6 +449,11 @@ def _check_columns(values: NDArray[np.floating[Any]], columns: tuple[str, ...], 
         )
     if not columns:
         raise ColumnError(f"{where}: there are no columns; give at least one")
+
+
+def _check_names(columns: tuple[str, ...], where: str) -> None:
+    if not all(isinstance(column, str) for column in columns):
+        raise ColumnError(f"{where}: column names must be strings, got {columns!r}; convert them")
 
 
 def _check_values(

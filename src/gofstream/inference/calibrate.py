@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.arguments import file_path, whole_number
-from gofstream.checks import check_samples
+from gofstream.checks import match_batches
 from gofstream.errors import InputError
 from gofstream.execution import chosen_workers
 from gofstream.inference.combine import Rule, combined_p
@@ -19,7 +19,7 @@ from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.pvalues import LAWS, Law, PValue, counted_p, p_value
 from gofstream.inference.rate import RateTest
 from gofstream.inference.result import StatisticResult, TestResult, complaints, verdicts_of
-from gofstream.sample import Sample
+from gofstream.sample import Events
 from gofstream.statistics import STATISTICS
 from gofstream.toys.farm import Job, run
 from gofstream.toys.memory import RunMemory
@@ -38,7 +38,7 @@ class Calibration:
 
     def test(
         self,
-        batches: Sequence[Sample],
+        batches: Sequence[Events],
         *,
         rule: Rule = "min",
         together: Sequence[str] = (),
@@ -66,7 +66,7 @@ class Calibration:
                 "these toys were made without a scan (`with_scan=False`), and a test has one; "
                 "calibrate with it: the same file keeps its other toys"
             )
-        check_samples(batches)
+        batches = match_batches(batches, plan.learner.sample)
         check_sizes(plan, batches)
         widths = plan.learner.widths
         with RunMemory() as memory:

@@ -33,7 +33,7 @@ from gofstream.ratio.penalty import PenaltyTrial, smallest_stable
 from gofstream.ratio.scaling import ScaledRows, Scaling
 from gofstream.ratio.solver import Fit, fit
 from gofstream.ratio.widths import distance_quantiles
-from gofstream.sample import Sample, pieces
+from gofstream.sample import Events, Sample, as_sample, pieces
 from gofstream.settings import Settings
 
 Floats = NDArray[np.float64]
@@ -86,7 +86,7 @@ class Learner:
     @classmethod
     def prepare(
         cls,
-        reference: Sample,
+        reference: Events,
         settings: Settings,
         *,
         expected: float,
@@ -108,7 +108,7 @@ class Learner:
         >>> len(learner.widths)
         5
         """
-        check_type("reference", reference, Sample, "a Sample, such as Sample.from_array(...)")
+        reference = as_sample(reference, "reference")
         check_type("settings", settings, Settings, "Settings(...)")
         rng = random_generator("rng", rng)
         expected = positive_number("expected", expected, PREDICTED)
@@ -175,7 +175,7 @@ class Learner:
             "nominal_expected": self.expected,
         }
 
-    def scaled(self, batches: Sequence[Sample]) -> list[Floats]:
+    def scaled(self, batches: Sequence[Events]) -> list[Floats]:
         """Check batches against the reference, and scale them as it was scaled."""
         return [self.scaling.apply(batch) for batch in check_data(batches, self.sample)]
 
@@ -218,7 +218,7 @@ class Learner:
         return place(features, self.settings.device)
 
     def learn(
-        self, features: Features, batches: Sequence[Sample], expected: Sequence[float]
+        self, features: Features, batches: Sequence[Events], expected: Sequence[float]
     ) -> Learnt:
         """Fit every batch at the width of the features, and evaluate what the statistics need."""
         check_type("features", features, Features, "what `Learner.features` returns")

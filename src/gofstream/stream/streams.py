@@ -27,6 +27,7 @@ from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import block_bytes, fit
 from gofstream.stream.steps import stream_statistics
 from gofstream.toys.farm import Job, run
+from gofstream.toys.matching import match_source
 from gofstream.toys.plan import draw_toy
 from gofstream.toys.sources import Pool, Source, refuse_training_rows
 
@@ -56,6 +57,10 @@ class StreamPlan:
     stream: str = "stream A"
     epoch: int = 100
     window: int = 20
+
+    def __post_init__(self) -> None:
+        """Match the columns of pools with those of the reference."""
+        object.__setattr__(self, "source", match_source(self.source, self.learner.sample))
 
     @property
     def expected(self) -> Floats:

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.checks import check_data, check_reference, match_columns
+from gofstream.checks import check_data, check_reference, match_batches
 from gofstream.errors import InputError, MemoryBudgetError
 from gofstream.ratio.centres import uncovered
 from gofstream.ratio.features import STORED, Features
 from gofstream.ratio.labels import Labels
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.solver import Fit, fit_bytes
-from gofstream.sample import Sample
+from gofstream.sample import Events, Sample, as_sample
 from gofstream.scan.grid import RULE, ScanGrid
 from gofstream.settings import Settings
 from gofstream.toys.plan import (
@@ -64,8 +64,8 @@ class PermutationPlan:
     @classmethod
     def pool(
         cls,
-        reference: Sample,
-        batches: Sequence[Sample],
+        reference: Events,
+        batches: Sequence[Events],
         settings: Settings,
         *,
         seed: int,
@@ -78,6 +78,7 @@ class PermutationPlan:
         InputError
             For a weighted reference, or for settings whose centres look at labels.
         """
+        reference = as_sample(reference, "reference")
         if reference.weights is not None:
             raise InputError(
                 f"the reference {reference.name!r} is weighted: its events cannot change places "
@@ -203,7 +204,7 @@ class PermutationPlan:
 
     def _order(self, batches: Sequence[Sample]) -> Indices:
         """Put the pooled events in the order of the data, after checking that they are those."""
-        matched = [match_columns(batch, self.learner.sample) for batch in batches]
+        matched = match_batches(batches, self.learner.sample)
         if data_digest(matched) != self.data_digest:
             raise InputError(
                 "permuted labels calibrate the data that were pooled with the reference, and no "

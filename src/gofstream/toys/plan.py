@@ -19,6 +19,7 @@ from gofstream.sample import Sample
 from gofstream.scan.grid import RULE, ScanGrid
 from gofstream.settings import Settings
 from gofstream.toys.growing import growing_statistics
+from gofstream.toys.matching import match_source
 from gofstream.toys.scanning import SCAN, Scanned, ScanPass, scan_bytes, scan_set, scan_sets
 from gofstream.toys.sources import Source, refuse_training_rows, toy_rng
 
@@ -147,6 +148,10 @@ class ReferencePlan:
     stream: str = "null"
     shape_only: bool = False
     with_scan: bool = True
+
+    def __post_init__(self) -> None:
+        """Match the columns of pools with those of the reference."""
+        object.__setattr__(self, "source", match_source(self.source, self.learner.sample))
 
     @property
     def passes(self) -> tuple[float | ScanPass, ...]:

@@ -11,14 +11,15 @@ import hashlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gofstream.errors import GofstreamWarning, InputError
 from gofstream.ratio.arrays import Points
-from gofstream.sample import Sample, pieces
+from gofstream.sample import Events, Sample, pieces
+from gofstream.tables import columns_of
 from gofstream.toys.weighted import POOL_REFUSE, POOL_WARN, draw_rows, refuse_heavy_rows
 
 Floats = NDArray[np.float64]
@@ -132,7 +133,9 @@ class Simulator:
 
     Attributes
     ----------
-    simulate : called with a number of events and a generator, gives (n, D) events.
+    simulate : called with a number of events and a generator, gives (n, D) events, or a table.
+    columns : which columns of a table, in what order; those of the reference, once a plan knows
+        them.
 
     Examples
     --------
@@ -142,7 +145,8 @@ class Simulator:
     [1, 1]
     """
 
-    simulate: Callable[[int, np.random.Generator], Floats]
+    simulate: Callable[[int, np.random.Generator], Events]
+    columns: tuple[str, ...] | None = None
 
     def draw(
         self, expected: Floats, rng: np.random.Generator, *, fixed: bool = False
@@ -150,13 +154,22 @@ class Simulator:
         """Draw sizes, then all events, and deal them out."""
         sizes = _sizes(expected, rng, fixed)
         total = int(sizes.sum())
-        events = np.asarray(self.simulate(total, rng), dtype=np.float64)
+        events = self._array(self.simulate(total, rng))
         if events.ndim != 2 or len(events) != total:
             raise InputError(
                 f"the simulator was asked for {total} events and gave an array of shape "
                 f"{events.shape}; it must give (events, columns)"
             )
         return _deal(events, sizes)
+
+    def _array(self, given: Any) -> Floats:
+        """Give the values of a table in the order of the columns, and an array as it is."""
+        name = "the simulator's events"
+        if isinstance(given, Sample):
+            given = dict(zip(given.columns, given.values.T, strict=True))
+        if columns_of(given, name) is not None:
+            given = Sample.from_array(given, self.columns, name=name).values
+        return np.asarray(given, dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
