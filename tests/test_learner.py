@@ -263,7 +263,7 @@ def test_small_reference_warns() -> None:
 
 def test_memory_budget() -> None:
     """What does not fit is refused before it is made."""
-    with pytest.raises(MemoryBudgetError, match="a block of"):
+    with pytest.raises(MemoryBudgetError, match="the features and the learnt log ratios"):
         learnt(prepared(settings=PLAIN.changed(memory=5_000_000)), observed())
 
 

@@ -30,7 +30,7 @@ from gofstream.errors import refuse_beyond
 from gofstream.execution import hands, share_out
 from gofstream.ratio.arrays import Points, nbytes, to_numpy
 from gofstream.ratio.centres import BLOCK, REACH, Centres, reduce_centres, reduction_bytes
-from gofstream.ratio.kernel import KernelRows, gaussian
+from gofstream.ratio.kernel import KernelRows, gaussian, kernel_slabs
 from gofstream.ratio.linalg import (
     cholesky,
     panels,
@@ -215,14 +215,23 @@ class Features:
 
     def log_ratio(self, x: Floats, z: Floats) -> Floats:
         """Evaluate f at any events, one column per column of z."""
-        return np.asarray(gaussian(x, self.centres, self.width) @ self.coefficients(z))
+        coefficients = self.coefficients(z)
+        # One column's values lie together.
+        out = np.empty((*z.shape[1:], len(x)))
+        for part, kernel in kernel_slabs(x, self.centres, self.width):
+            out[..., part] = (kernel @ coefficients).T
+        return out.T
 
     def log_ratio_reference(self, z: Floats) -> Floats:
         """Evaluate f on the reference: (N_R,) or (N_R, T)."""
         coefficients = self.inward(z)
         columns = 1 if z.ndim == 1 else z.shape[1]
-        parts = [to_numpy(rows @ coefficients) for rows, _ in self.chunks(columns)]
-        return np.concatenate(parts).astype(np.float64)
+        out, start = np.empty((*z.shape[1:], self.n_reference)), 0
+        for rows, _ in self.chunks(columns):
+            stop = start + rows.shape[0]
+            out[..., start:stop] = to_numpy(rows @ coefficients).T
+            start = stop
+        return out.T
 
 
 def prepare_bytes(

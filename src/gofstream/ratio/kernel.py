@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,10 @@ from array_api_compat import array_namespace, device
 from numpy.typing import NDArray
 
 from gofstream.ratio.arrays import buffer, in_place, product
+
+#: Kernel values, and rows, that are made at a time where f is evaluated: 8 MB, and as much again
+#: for their exponents.
+SLAB_VALUES, SLAB_ROWS = 1024 * 1024, 4096
 
 
 def log_gaussian(x: Any, centres: Any, width: float) -> Any:
@@ -47,6 +52,31 @@ def gaussian(x: Any, centres: Any, width: float) -> Any:
     [[1.0], [0.6065]]
     """
     return array_namespace(x, centres).exp(log_gaussian(x, centres, width))
+
+
+def kernel_slabs(
+    x: NDArray[np.float64], centres: NDArray[np.float64], width: float
+) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    """Yield the kernel matrix of any number of points, some rows at a time, with their place."""
+    for part in slabs(len(x), len(centres)):
+        yield part, gaussian(x[part], centres, width)
+
+
+def slabs(rows: int, rank: int) -> Iterator[slice]:
+    """Cut rows of so many kernel values into slabs of limited size.
+
+    Examples
+    --------
+    >>> [(part.start, part.stop) for part in slabs(3000, rank=1000)]
+    [(0, 1048), (1048, 2096), (2096, 3000)]
+    """
+    step = min(SLAB_ROWS, max(256, SLAB_VALUES // max(1, rank)))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
+
+
+def slab_bytes(rank: int) -> int:
+    """Memory that a slab takes, with its exponents and the step between them."""
+    return 3 * 8 * max(SLAB_VALUES, 256 * rank)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

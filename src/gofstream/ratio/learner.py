@@ -28,10 +28,11 @@ from gofstream.ratio.centres import (
 )
 from gofstream.ratio.devices import place
 from gofstream.ratio.features import Features, prepare, refuse_candidates
+from gofstream.ratio.kernel import slab_bytes
 from gofstream.ratio.model import LogRatio, LogRatios
 from gofstream.ratio.penalty import PenaltyTrial, smallest_stable
 from gofstream.ratio.scaling import ScaledRows, Scaling
-from gofstream.ratio.solver import Fit, fit
+from gofstream.ratio.solver import FitSummary, fit
 from gofstream.ratio.widths import distance_quantiles
 from gofstream.sample import Events, Sample, as_sample, pieces
 from gofstream.settings import Settings
@@ -47,7 +48,7 @@ class Learnt:
     """What a set of batches taught at one width: the models, and how their fits went."""
 
     models: tuple[LogRatio, ...]
-    fit: Fit
+    fit: FitSummary
     ratios: LogRatios
 
 
@@ -224,8 +225,10 @@ class Learner:
         check_type("features", features, Features, "what `Learner.features` returns")
         events = self.scaled(batches)
         expected = positive_numbers("expected", expected, len(events), PREDICTED)
-        points = len(self.reference) + sum(len(x) for x in events)
-        refuse_beyond(self.settings.memory, 8 * points * len(batches), "the learnt log ratios")
+        points = sum(len(x) for x in events)
+        needed = features.nbytes + 8 * points * len(self.scaling.feature_names)
+        needed += 8 * (len(self.reference) + points) * len(events) + slab_bytes(features.rank)
+        refuse_beyond(self.settings.memory, needed, "the features and the learnt log ratios")
         done = fit(
             features,
             events,
@@ -234,12 +237,12 @@ class Learner:
             tolerance=self.settings.tolerance,
             max_passes=self.settings.max_passes,
             memory=self.settings.memory,
-        )
+        ).summary()  # the rows of the data make room for the log ratios
         models = self.models(features, done, expected)
         n_reference = len(self.reference)
         share = np.full(n_reference, 1 / n_reference) if self.share is None else self.share
         ratios = LogRatios(
-            reference=np.ascontiguousarray(features.log_ratio_reference(done.z).T),
+            reference=features.log_ratio_reference(done.z).T,
             data=[features.log_ratio(x, done.z).T for x in events],
             expected=np.asarray(expected, dtype=np.float64),
             share=share,
@@ -247,7 +250,7 @@ class Learner:
         return Learnt(models, done, ratios)
 
     def models(
-        self, features: Features, done: Fit, expected: Sequence[float]
+        self, features: Features, done: FitSummary, expected: Sequence[float]
     ) -> tuple[LogRatio, ...]:
         """Put what fits found into a form that can be kept: one model per batch."""
         coefficients = features.coefficients(done.z)

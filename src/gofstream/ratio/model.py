@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gofstream import sealed
 from gofstream.errors import FormatError, GofstreamError
-from gofstream.ratio.kernel import gaussian
+from gofstream.ratio.kernel import gaussian, kernel_slabs, slabs
 from gofstream.ratio.scaling import Scaling
 from gofstream.sample import Sample
 from gofstream.settings import Settings
@@ -19,8 +19,6 @@ Floats = NDArray[np.float64]
 
 FORMAT = "gofstream.log-ratio"
 VERSION = 1
-#: Events evaluated at a time, so that no kernel matrix is large.
-SLAB = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +54,10 @@ class LogRatio:
 
     def scaled(self, x: Floats) -> Floats:
         """Evaluate f at events already scaled."""
-        return np.asarray(gaussian(x, self.centres, self.width) @ self.coefficients)
+        values = np.empty(len(x))
+        for part, kernel in kernel_slabs(x, self.centres, self.width):
+            values[part] = kernel @ self.coefficients
+        return values
 
     def to_bytes(self) -> bytes:
         """Write as safetensors: two tensors, and everything else as sealed JSON beside them."""
@@ -167,7 +168,9 @@ class RunningRatio:
         return RunningRatio(peak, scaled, self.exposure + expected)
 
     def value(self) -> Floats:
-        """F = log Σ π_i e^{f_i} (paper, Eq. F; π_i the exposure shares)."""
+        """F = log Σ π_i e^{f_i} (paper, Eq. F; π_i the exposure shares), zero without batches."""
+        if not self.exposure:
+            return np.zeros(len(self.peak))
         return np.asarray(self.peak + np.log(self.scaled / self.exposure))
 
 
@@ -214,13 +217,12 @@ class Aggregate:
     def scaled(self, x: Floats) -> Floats:
         """Evaluate F at events already scaled."""
         values = np.zeros(len(x))
-        for start in range(0, len(x) if self.models else 0, SLAB):
-            part = x[start : start + SLAB]
-            running, centres = RunningRatio.empty(len(part)), np.empty(0)
+        for part in slabs(len(x), max((len(model.centres) for model in self.models), default=0)):
+            running, centres = RunningRatio.empty(len(x[part])), np.empty(0)
             for model in self.models:
                 if not np.array_equal(centres, model.centres):  # usually all have the same
                     centres = model.centres
-                    kernel = gaussian(part, centres, model.width)
+                    kernel = gaussian(x[part], centres, model.width)
                 running = running.add(kernel @ model.coefficients, model.expected)
-            values[start : start + SLAB] = running.value()
+            values[part] = running.value()
         return values

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,8 @@ ONE_STEP_ACCURACY = 1e-7
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fit:
-    """What a block of fits gives, one entry per batch.
+class FitSummary:
+    """What a block of fits gives, one entry per batch, without the rows of the data.
 
     Attributes
     ----------
@@ -57,8 +57,6 @@ class Fit:
     excess : (T,) Σ_R share (e^f - 1): by how much f changes the expected count, relatively.
     passes : (T,) passes over the reference.
     uncovered : (T,) events farther than three widths from every centre, invisible to f.
-    data : the rows of the data, on which any z can be evaluated.
-    labels : which rows were whose reference; None when all were everyone's.
     """
 
     z: Floats
@@ -68,8 +66,24 @@ class Fit:
     excess: Floats
     passes: NDArray[np.int64]
     uncovered: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit(FitSummary):
+    """What a block of fits gives, with the rows of the data, which take most of its memory.
+
+    Attributes
+    ----------
+    data : the rows of the data, on which any z can be evaluated.
+    labels : which rows were whose reference; None when all were everyone's.
+    """
+
     data: Rows
     labels: Labels | None
+
+    def summary(self) -> FitSummary:
+        """Give the same without the rows of the data."""
+        return FitSummary(**{each.name: getattr(self, each.name) for each in fields(FitSummary)})
 
 
 def fit_bytes(features: Features, sizes: Sequence[int], *, stored: bool = True) -> int:
