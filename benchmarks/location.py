@@ -19,8 +19,10 @@ from gofstream.paper import expo1d
 from gofstream.paper.experiment import Context
 from gofstream.paper.splits import Splits
 from gofstream.ratio.learner import Learner
+from gofstream.sample import Sample
 from gofstream.scan.grid import ScanGrid
-from gofstream.scan.where import best_windows
+from gofstream.scan.region import HALF
+from gofstream.scan.where import windows_of
 from gofstream.toys.plan import draw_toy
 from gofstream.toys.scanning import scan_set
 from gofstream.toys.sources import Source
@@ -131,11 +133,17 @@ def locate(
     """Scan toys once more, and give the best window of each."""
     found = []
     for toy in toys:
-        summary = scan_set(grid, draw_toy(learner, source, expected, (*stream, toy)), expected)
-        windows = best_windows(summary.summary, learner.scaling)
+        batches = draw_toy(learner, source, expected, (*stream, toy))
+        summary = scan_set(grid, batches, expected)
+        # One plain column: what was scaled goes back by its shift and scale.
+        scaling = learner.scaling
+        data = [
+            Sample.from_array(x * scaling.scale + scaling.shift, scaling.columns) for x in batches
+        ]
+        windows = windows_of(summary.summary, scaling, data, learner.sample)
         place = windows[0].places[0] if windows and windows[0].shape == "bump" else None
         centre = width = None
         if place is not None and place.low is not None and place.high is not None:
-            centre, width = (place.low + place.high) / 2, (place.high - place.low) / 2
+            centre, width = (place.low + place.high) / 2, (place.high - place.low) / (2 * HALF)
         found.append(Located(toy, float(summary.t[-1]), centre, width))
     return found

@@ -13,6 +13,7 @@ from gofstream.datasets import expo1d
 from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.scan.grid import ScanGrid
+from gofstream.scan.region import Columns, Regions
 from gofstream.scan.summary import ScanSummary
 from gofstream.settings import Settings
 from gofstream.stream.learning import Taught, learn_batch
@@ -78,7 +79,10 @@ def scanned(given: Offer, epoch: int) -> ScanSummary:
     """Scan a batch alone."""
     assert given.sample is not None
     expected = NOMINAL if given.expected is None else given.expected
-    return ScanSummary.empty(grid(epoch)).add(learner().scaling.apply(given.sample), expected)
+    regions = Regions.of(grid(epoch).windows, Columns.of(learner().scaling, learner().sample))
+    inside = regions.count(given.sample).astype(np.int64)
+    x = learner().scaling.apply(given.sample)
+    return ScanSummary.empty(grid(epoch)).add(x, expected, inside)
 
 
 @cache

@@ -25,8 +25,9 @@ from gofstream.ratio.learner import Learner
 from gofstream.ratio.scaling import Scaling
 from gofstream.sample import Sample
 from gofstream.scan.grid import RULE, ScanGrid
+from gofstream.scan.region import DISTANCE
 from gofstream.scan.summary import ScanSummary
-from gofstream.scan.where import DISTANCE, best_windows, windows_from_json
+from gofstream.scan.where import FoundWindow, windows_from_json, windows_of
 from gofstream.settings import Settings
 from gofstream.statistics import STATISTICS
 from gofstream.toys.permutation import PermutationPlan
@@ -303,21 +304,23 @@ def test_windows_are_told_in_columns_and_units() -> None:
     grid = ScanGrid.choose(scaled, 800.0, rng)
     data = muons(800, rng).values
     bump = np.column_stack([rng.normal(90, 2, 30), rng.normal(2.0, 0.05, 30)])
-    x = scaling.apply(Sample.from_array(np.vstack([data, bump]), ["pt", "phi"], periodic=["phi"]))
-    found = best_windows(ScanSummary.empty(grid).add(x, 800.0), scaling)
+    both = Sample.from_array(np.vstack([data, bump]), ["pt", "phi"], periodic=["phi"])
+    summary = ScanSummary.empty(grid).add(scaling.apply(both), 800.0)
+    found = windows_of(summary, scaling, [both], reference)
     place = {p.column: p for p in found[0].places}
     assert set(place) == {"pt", "phi"}
     for column, centre in (("pt", 90.0), ("phi", 2.0)):
         low, high = place[column].low, place[column].high
         assert low is not None
         assert high is not None
-        assert abs((low + high) / 2 - centre) < high - low  # twice the width
+        assert abs((low + high) / 2 - centre) < high - low
     assert found[0].observed > found[0].expected + 20
     far = np.column_stack([rng.normal(400, 20, 10), rng.uniform(-3, 3, 10)])
-    x = scaling.apply(Sample.from_array(np.vstack([data, far]), ["pt", "phi"], periodic=["phi"]))
-    tail = best_windows(ScanSummary.empty(grid).add(x, 800.0), scaling)[0]
+    both = Sample.from_array(np.vstack([data, far]), ["pt", "phi"], periodic=["phi"])
+    summary = ScanSummary.empty(grid).add(scaling.apply(both), 800.0)
+    tail = windows_of(summary, scaling, [both], reference)[0]
     assert tail.shape == "tail"
-    assert tail.places[0].column in ("pt", DISTANCE)
+    assert tail.places[0].column in ("pt", f"{DISTANCE} pt and phi")
     assert tail.observed >= 10
     edge = tail.places[0].low
     assert edge is not None
@@ -325,6 +328,15 @@ def test_windows_are_told_in_columns_and_units() -> None:
         assert tail.expected == pytest.approx(
             800 * np.mean(reference.values[:, 0] > edge), rel=1e-9
         )
+
+
+def windows_in(
+    data: Floats, reference: Sample, scaling: Scaling, grid: ScanGrid
+) -> tuple[FoundWindow, ...]:
+    """Scan one column of data where 1000 events are expected, and list the best windows."""
+    sample = Sample.from_array(data, ["x"])
+    summary = ScanSummary.empty(grid).add(scaling.apply(sample), 1000.0)
+    return windows_of(summary, scaling, [sample], reference)
 
 
 def test_windows_listed_do_not_lie_in_each_other() -> None:
@@ -336,26 +348,23 @@ def test_windows_listed_do_not_lie_in_each_other() -> None:
     data = np.concatenate(
         [rng.random(1000), rng.normal(0.3, 0.004, 40), rng.normal(0.7, 0.004, 30)]
     )
-    x = scaling.apply(Sample.from_array(data, ["x"]))
-    found = best_windows(ScanSummary.empty(grid).add(x, 1000.0), scaling)
+    found = windows_in(data, reference, scaling, grid)
     ends = [(w.places[0].low, w.places[0].high) for w in found[:2]]
     for window, centre in zip(found, (0.3, 0.7), strict=False):
         low, high = window.places[0].low, window.places[0].high
         assert low is not None
         assert high is not None
-        middle, width = (low + high) / 2, (high - low) / 2
-        assert abs(middle - centre) < 0.02
-        inside = np.abs(data - middle) <= 3 * width
-        assert window.observed == np.count_nonzero(inside)
-        near = np.abs(reference.values[:, 0] - middle) <= 3 * width
-        assert window.expected == pytest.approx(1000 * near.mean(), rel=1e-9)
+        assert abs((low + high) / 2 - centre) < 0.02
+        assert window.observed == np.count_nonzero((data >= low) & (data <= high))
+        known = reference.values[:, 0]
+        share = np.mean((known >= low) & (known <= high))
+        assert window.expected == pytest.approx(1000 * share, rel=1e-9)
         assert window.kind == "excess"
         assert window.signal > 10
     assert found[0].t > found[1].t
     assert len(set(ends)) == 2
     missing = data[np.abs(data - 0.5) > 0.1]
-    x = scaling.apply(Sample.from_array(missing, ["x"]))
-    gap = best_windows(ScanSummary.empty(grid).add(x, 1000.0), scaling)
+    gap = windows_in(missing, reference, scaling, grid)
     assert any(w.kind == "deficit" and w.signal < 0 for w in gap)
 
 
@@ -366,8 +375,7 @@ def test_a_wrong_rate_does_not_hide_a_peak() -> None:
     scaling = Scaling.learn(reference)
     grid = ScanGrid.choose(scaling.apply(reference), 1000.0, rng)
     data = np.concatenate([rng.random(1150), rng.normal(0.3, 0.004, 25)])
-    x = scaling.apply(Sample.from_array(data, ["x"]))
-    found = best_windows(ScanSummary.empty(grid).add(x, 1000.0), scaling)
+    found = windows_in(data, reference, scaling, grid)
     assert sum(window.expected > 500 for window in found) == 1
     peaks = [window.places[0] for window in found if window.expected < 100]
     assert any(

@@ -109,6 +109,37 @@ def test_the_same_bits_after_any_interruption(tmp_path: Path) -> None:
     assert ScanSummary.from_bytes(kept.epoch, grid(EPOCH)).batches == 2  # 12 watched, epochs of 5
 
 
+def test_windows_hold_what_they_say(path: Path) -> None:
+    """Events seen are those of the epoch in the printed range; an older store has none."""
+    rng = np.random.default_rng(4)
+    batches = [np.append(batch(k).values, rng.normal(3.0, 0.1, 12)) for k in range(4)]
+    with opened(path) as monitor:
+        for number, values in enumerate(batches[:3]):
+            monitor.apply(monitor.learn(f"b{number}", Sample.from_array(values), None, 0.0))
+    with opened(path) as monitor:  # again, from what the store keeps
+        monitor.apply(monitor.learn("b3", Sample.from_array(batches[3]), None, 0.0))
+        windows = monitor.verdict().windows
+        scans = monitor.position.scans
+    assert windows
+    for window in windows:
+        (place,) = window.places
+        low, high = place.ends
+        assert not place.outside
+        x, known = np.concatenate(batches), learner().sample.values
+        assert window.observed == np.count_nonzero((x >= low) & (x <= high))
+        share = np.mean((known >= low) & (known <= high))
+        assert window.expected == pytest.approx(4 * NOMINAL * share)
+    assert scans is not None
+    older = replace(scans.epoch, regions=None)
+    assert "regions" not in str(older.to_bytes()[:300])
+    again = ScanSummary.from_bytes(older.to_bytes(), scans.grid)
+    assert again.regions is None
+    assert replace(scans, epoch=again).row().windows == "[]"
+    damaged = replace(scans.epoch, regions=np.zeros(3, np.int64))
+    with pytest.raises(FormatError, match="contradicts itself"):
+        ScanSummary.from_bytes(damaged.to_bytes(), scans.grid)
+
+
 def test_an_anomaly_is_told_with_its_place(path: Path) -> None:
     """The verdict has the e-value of the epoch and its windows; a peak of 25 events around 6."""
     rng = np.random.default_rng(1)

@@ -16,7 +16,7 @@ from gofstream.inference.null import NullTable
 from gofstream.inference.pvalues import PValue, z_score
 from gofstream.inference.rate import RateTest
 from gofstream.ratio.model import Aggregate
-from gofstream.scan.where import FoundWindow, best_windows
+from gofstream.scan.where import FoundWindow
 from gofstream.toys.plan import Observed
 from gofstream.toys.scanning import SCAN, Scanned
 
@@ -160,7 +160,7 @@ class TestResult:
     @property
     def windows(self) -> tuple[FoundWindow, ...]:
         """The best windows of the scan: where the data depart from the reference most locally."""
-        return best_windows(self.scanned.summary, self.learnt[0].models[0].scaling)
+        return self.scanned.windows
 
     @property
     def evidence(self) -> float | None:

@@ -194,7 +194,10 @@ class Region(Part):
 
 
 class Place(Part):
-    """What a window says about one column; none is where it has no end."""
+    """The range of one column in the region of a window; none is where it has no end.
+
+    With ``low`` at or above ``high`` it is what lies above the one or below the other.
+    """
 
     column: str
     unit: str
@@ -207,9 +210,8 @@ class Window(Part):
 
     Attributes
     ----------
-    places : of a bump one for every column, its centre give or take one width; of a tail its edge;
-        none if it is everything.
-    observed, expected : events in it; a bump ends at three widths.
+    places : the ranges of its region, the most telling column first; none if it is everything.
+    observed, expected : events in that region.
     signal : events that the alternative adds, or takes away if below zero.
     t : twice the logarithm of its likelihood ratio.
     """

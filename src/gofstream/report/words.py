@@ -6,8 +6,8 @@ import math
 
 from gofstream.inference.pvalues import counted_text, toys_needed
 from gofstream.inference.result import complaints
-from gofstream.report.record import Chance, Record, Window
-from gofstream.scan.where import TOLD
+from gofstream.report.record import Chance, Place, Record, Window
+from gofstream.scan.region import range_text
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 #: With fewer toys than this beyond the observed value, p is known roughly.
@@ -106,22 +106,25 @@ def e_text(log_e: float) -> str:
 
 
 def place_text(window: Window) -> str:
-    """Say where a window is: the range of every column, or beyond which edge."""
-    if not window.places:
-        return "everywhere"
-    told = []
-    for place in window.places:
-        unit = f" {place.unit}" if place.unit else ""
-        if place.low is not None and place.high is not None:
-            range_ = f"from {number(place.low)} to {number(place.high)}"
-        elif place.low is not None:
-            range_ = f"above {number(place.low)}"
-        else:
-            range_ = f"below {number(place.high or 0.0)}"
-        told.append(f"{place.column} {range_}{unit}")
-    more = len(told) - TOLD
-    rest = f" and {more} more column{'s' if more > 1 else ''}" if more > 0 else ""
-    return ", ".join(told[:TOLD]) + rest
+    """Say where a window is: the range of every column of its region."""
+    return ", ".join(map(_place, window.places)) or "everywhere"
+
+
+def _place(place: Place) -> str:
+    """Write the ends with all their digits, with which the events were counted."""
+    unit = f" {place.unit}" if place.unit else ""
+    return f"{place.column} {range_text(place.low, place.high, exact)}{unit}"
+
+
+def exact(value: float) -> str:
+    """Write a number with all its digits, up to twelve.
+
+    Examples
+    --------
+    >>> exact(4.061), exact(-1234.5)
+    ('4.061', '−1,234.5')
+    """
+    return number(value, 12)
 
 
 def headline(record: Record) -> str:

@@ -32,6 +32,7 @@ class ScanSummary:
     counts : (L, W) events in each ring of each window.
     exposure : N(R) of the batches so far; for a grid of shape alone, their events.
     batches : how many.
+    regions : (W,) events in the region of each window; None if a batch was added without them.
 
     Examples
     --------
@@ -49,19 +50,25 @@ class ScanSummary:
     counts: NDArray[np.int64]
     exposure: float
     batches: int
+    regions: NDArray[np.int64] | None = None
 
     @classmethod
     def empty(cls, grid: ScanGrid) -> ScanSummary:
         """Nothing seen yet."""
-        return cls(grid, np.zeros(grid.levels.shape, np.int64), 0.0, 0)
+        return cls(
+            grid, np.zeros(grid.levels.shape, np.int64), 0.0, 0, np.zeros(grid.size, np.int64)
+        )
 
-    def add(self, x: Floats, expected: float) -> ScanSummary:
+    def add(
+        self, x: Floats, expected: float, regions: NDArray[np.int64] | None = None
+    ) -> ScanSummary:
         """Include a batch.
 
         Parameters
         ----------
         x : (events, D) scaled.
         expected : N_i(R); a grid of shape alone counts the events instead.
+        regions : (W,) events in the region of each window, where these will be told.
 
         Raises
         ------
@@ -75,7 +82,8 @@ class ScanSummary:
             )
         counts = self.counts + self.grid.count(x)
         exposure = float(len(x)) if self.grid.shape_only else float(expected)
-        return ScanSummary(self.grid, counts, self.exposure + exposure, self.batches + 1)
+        told = _added(self.regions, regions)
+        return ScanSummary(self.grid, counts, self.exposure + exposure, self.batches + 1, told)
 
     def merge(self, other: ScanSummary) -> ScanSummary:
         """Put the summaries of two parts of the data together.
@@ -92,6 +100,7 @@ class ScanSummary:
             self.counts + other.counts,
             self.exposure + other.exposure,
             self.batches + other.batches,
+            _added(self.regions, other.regions),
         )
 
     @property
@@ -152,7 +161,8 @@ class ScanSummary:
             "exposure": self.exposure,
             "batches": self.batches,
         }
-        return sealed.to_bytes({"counts": self.counts}, about)
+        regions = {} if self.regions is None else {"regions": self.regions}
+        return sealed.to_bytes({"counts": self.counts, **regions}, about)
 
     @classmethod
     def from_bytes(cls, data: bytes, grid: ScanGrid) -> ScanSummary:
@@ -167,7 +177,8 @@ class ScanSummary:
         try:
             _same(grid.about(), about["grid"])
             exposure, batches = float(about["exposure"]), int(about["batches"])
-            found = cls(grid, tensors["counts"], exposure, batches)
+            # Older files have no regions.
+            found = cls(grid, tensors["counts"], exposure, batches, tensors.get("regions"))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise FormatError(f"the summary cannot be read: {error!r}") from error
         found._check()
@@ -182,12 +193,27 @@ class ScanSummary:
             and np.isfinite(self.exposure)
             and self.exposure >= 0
             and self.batches >= 0
+            and (
+                self.regions is None
+                or (
+                    self.regions.dtype == np.int64
+                    and self.regions.shape == (self.grid.size,)
+                    and bool((self.regions >= 0).all())
+                )
+            )
         )
         if not sound:
             raise FormatError(
                 "the summary contradicts itself: its tensors and its description do not fit "
                 "together; it was not written by gofstream"
             )
+
+
+def _added(
+    one: NDArray[np.int64] | None, other: NDArray[np.int64] | None
+) -> NDArray[np.int64] | None:
+    """Add events in regions, if both are known."""
+    return None if one is None or other is None else one + other
 
 
 def mixture(grid: ScanGrid, log_ratio: Floats) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -12,34 +12,23 @@ from numpy.typing import NDArray
 
 from gofstream.errors import FormatError
 from gofstream.ratio.scaling import Scaling
+from gofstream.sample import Sample
 from gofstream.scan.grid import ScanGrid
+from gofstream.scan.region import Columns, Place, Regions
 from gofstream.scan.summary import ScanSummary
 from gofstream.scan.windows import REACH, Bumps, Tails
 
 Floats = NDArray[np.float64]
 
-#: Windows listed, and columns of each that are told in words.
-LISTED, TOLD = 3, 5
+#: Windows listed, and those whose events are counted to choose them from.
+LISTED, COUNTED = 3, 12
+#: By how many events a region listed differs from the reference, at least.
+LEAST = 0.5
 #: A window with more of the reference in it is no place.
 MOST = 0.5
-#: What the last of the heights is called, in which tails are cut.
-DISTANCE = "distance from the origin, scaled"
 
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """What a window says about one column; None is where it has no end."""
-
-    column: str
-    low: float | None
-    high: float | None
-
-    def __str__(self) -> str:
-        """Write it as a range."""
-        if self.low is None or self.high is None:
-            side, edge = (">", self.low) if self.high is None else ("<", self.high)
-            return f"{self.column} {side} {edge:.4g}"
-        return f"{self.column} from {self.low:.4g} to {self.high:.4g}"
+#: Gives the events, or the part of a sample, in the regions of some windows.
+Count = Callable[[Sequence[int]], Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +38,10 @@ class FoundWindow:
     Attributes
     ----------
     kind : whether the better alternative adds events or takes some away.
-    shape : a bump has a place in every column, its centre give or take one width; a tail has one.
-    places : where it is, the most telling column first.
-    observed, expected : events in the window; a bump ends at three widths.
+    shape : a bump has a range in several columns, `HALF` widths on either side of its centre; a
+        tail has one.
+    places : the ranges of its region, the most telling column first; none if it is everything.
+    observed, expected : events in that region.
     signal : events that the alternative adds, below zero if it takes some away.
     t : 2 ℓ, twice the logarithm of its likelihood ratio.
     """
@@ -66,10 +56,8 @@ class FoundWindow:
 
     @property
     def where(self) -> str:
-        """The most telling columns, in words."""
-        more = len(self.places) - TOLD
-        rest = f" and {more} more column{'s' if more > 1 else ''}" if more > 0 else ""
-        return ", ".join(map(str, self.places[:TOLD])) + rest or "everywhere"
+        """The ranges of its columns, in words."""
+        return ", ".join(map(str, self.places)) or "everywhere"
 
     def __str__(self) -> str:
         """Write it in one line."""
@@ -105,54 +93,85 @@ def windows_from_json(text: str) -> tuple[FoundWindow, ...]:
         raise FormatError(f"windows of a scan cannot be read: {error!r}") from error
 
 
-def best_windows(summary: ScanSummary, scaling: Scaling) -> tuple[FoundWindow, ...]:
+def best_windows(
+    summary: ScanSummary, regions: Regions, seen: Count, known: Count
+) -> tuple[FoundWindow, ...]:
     """List the best windows, the likeliest first; none has its centre in one before it.
 
     An alternative counts with its weight, as in t, so that the many narrow ones do not always win.
     A window with most of the reference in it tells of the rate and is no place: of such windows the
-    best is listed, and hides no others.
+    best is listed, and hides no others. What is listed are regions, and only those in which data
+    and reference differ as the alternative says.
+
+    Parameters
+    ----------
+    regions : of all windows of the grid.
+    seen, known : give the events in some regions, and the part of the reference.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from gofstream.ratio.scaling import Scaling
     >>> from gofstream.sample import Sample
     >>> rng = np.random.default_rng(1)
     >>> reference = Sample.from_array(rng.normal(5.0, 2.0, size=20_000), ["mass"])
     >>> scaling = Scaling.learn(reference)
     >>> grid = ScanGrid.choose(scaling.apply(reference), 500.0, rng)
-    >>> data = np.append(rng.normal(5.0, 2.0, size=500), rng.normal(9.0, 0.1, size=40))
-    >>> found = ScanSummary.empty(grid).add(scaling.apply(Sample.from_array(data, ["mass"])), 500.0)
-    >>> best = best_windows(found, scaling)[0]
-    >>> best.kind, best.places[0].low < 9 < best.places[0].high
+    >>> mass = np.append(rng.normal(5.0, 2.0, size=500), rng.normal(9.0, 0.1, size=40))
+    >>> data = Sample.from_array(mass, ["mass"])
+    >>> best = windows_of(ScanSummary.empty(grid).add(scaling.apply(data), 500.0), scaling,
+    ...     [data], reference)[0]
+    >>> place = best.places[0]
+    >>> best.kind, place.low < 9 < place.high
     ('excess', True)
+    >>> best.observed == np.sum((mass >= place.low) & (mass <= place.high))
+    True
     """
-    grid, ratio, inside = summary.grid, summary.log_ratio, summary.inside
+    grid, ratio = summary.grid, summary.log_ratio
     score = ratio + grid.log_weight
     strongest = score.argmax(axis=0)
-    found: list[FoundWindow] = []
+    chosen: list[int] = []
     taken: dict[bool, list[_Bump | _Tail]] = {True: [], False: []}
-    for window in np.argsort(-score.max(axis=0), kind="stable"):
-        strength = int(strongest[window])
-        spot = _spot(grid, int(window))
-        if ratio[strength, window] <= 0 or len(found) == LISTED:
+    for window in np.argsort(-score.max(axis=0), kind="stable").tolist():
+        if ratio[strongest[window], window] <= 0 or len(chosen) == COUNTED:
             break
-        most = bool(grid.content[window] > MOST)
+        spot, most = _spot(grid, window), bool(grid.content[window] > MOST)
         if any(most or _overlap(spot, other) for other in taken[most]):
             continue
         taken[most].append(spot)
+        chosen.append(window)
+    observed, expected = seen(chosen), summary.exposure * known(chosen)
+    found: list[FoundWindow] = []
+    for window, own, nominal in zip(chosen, observed.tolist(), expected.tolist(), strict=True):
+        strength = int(strongest[window])
+        sign = np.sign(grid.alpha[strength, window])
+        if sign * (own - nominal) < LEAST or len(found) == LISTED:
+            continue
         added = grid.drift[strength, window]
         found.append(
             FoundWindow(
-                kind="excess" if grid.alpha[strength, window] > 0 else "deficit",
-                shape="bump" if isinstance(spot, _Bump) else "tail",
-                places=_places(spot, scaling),
-                observed=int(inside[window]),
-                expected=float(summary.exposure * grid.content[window]),
+                kind="excess" if sign > 0 else "deficit",
+                shape="bump" if isinstance(_spot(grid, window), _Bump) else "tail",
+                places=regions.places[window],
+                observed=int(own),
+                expected=nominal,
                 signal=float(summary.exposure * (np.expm1(added) if grid.shape_only else added)),
                 t=float(2 * ratio[strength, window]),
             )
         )
     return tuple(found)
+
+
+def windows_of(
+    summary: ScanSummary, scaling: Scaling, data: Sequence[Sample], reference: Sample
+) -> tuple[FoundWindow, ...]:
+    """List the best windows of data that are at hand, with what lies in their regions."""
+    regions = Regions.of(summary.grid.windows, Columns.of(scaling, reference))
+
+    def seen(which: Sequence[int]) -> Floats:
+        return np.asarray(sum(regions.count(batch, which) for batch in data))
+
+    return best_windows(summary, regions, seen, lambda which: regions.share(reference, which))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -188,25 +207,3 @@ def _overlap(one: _Bump | _Tail, other: _Bump | _Tail) -> bool:
         return other.reaches(one.centre)
     away = float(np.linalg.norm(one.centre - other.centre))
     return away <= REACH * max(one.width, other.width)
-
-
-def _places(spot: _Bump | _Tail, scaling: Scaling) -> tuple[Place, ...]:
-    """Say where a window is in the user's units."""
-    if isinstance(spot, _Bump):
-        middle, half = scaling.invert(spot.centre), scaling.lengths(spot.width)
-        places = [
-            Place(column, float(x - w), float(x + w))
-            for column, x, w in zip(scaling.columns, middle, half, strict=True)
-        ]
-        # The column in which the bump is farthest from the middle of the reference comes first.
-        away = scaling.by_column(np.abs(spot.centre))
-        return tuple(places[k] for k in np.argsort(-away, kind="stable"))
-    names = scaling.feature_names
-    if np.isneginf(spot.edge):
-        return ()  # everything: the rate
-    if spot.along == 2 * len(names):
-        return (Place(DISTANCE, spot.edge, None),)
-    feature, below = spot.along % len(names), spot.along >= len(names)
-    edge = -spot.edge if below else spot.edge
-    edge = float(edge * scaling.scale[feature] + scaling.shift[feature])
-    return (Place(names[feature], *((None, edge) if below else (edge, None))),)

@@ -18,6 +18,7 @@ from gofstream.ratio.model import LogRatio
 from gofstream.ratio.solver import Fit, fit
 from gofstream.sample import Sample
 from gofstream.scan.grid import ScanGrid
+from gofstream.scan.region import Regions
 from gofstream.scan.summary import ScanSummary
 from gofstream.stream.rows import Entry, State
 
@@ -57,7 +58,7 @@ def learn_batch(
     expected: float | None,
     arrived: float,
     each: Each = map,
-    grid: ScanGrid | None = None,
+    scan: tuple[ScanGrid, Regions] | None = None,
 ) -> Taught:
     """Learn a batch at every width.
 
@@ -70,7 +71,7 @@ def learn_batch(
     expected : N_i(R); the nominal one if it is not known.
     arrived : seconds since 1970, UTC.
     each : does the widths.
-    grid : of the scan; without one there is none.
+    scan : its grid, and the regions of its windows; without one there is none.
 
     Raises
     ------
@@ -106,7 +107,11 @@ def learn_batch(
     for made, done in zip(features, fits, strict=True):
         models += learner.models(made, done, [own])
         notes += _complaints(made.width, done, learner.settings.one_step)
-    scanned = None if grid is None else ScanSummary.empty(grid).add(events, own)
+    scanned = None
+    if scan is not None:
+        grid, regions = scan
+        inside = regions.count(batch).astype(np.int64)
+        scanned = ScanSummary.empty(grid).add(events, own, inside)
     return Taught(replace(entry, note="; ".join(notes)), tuple(models), events, batch, scanned)
 
 

@@ -104,7 +104,8 @@ class Monitor:
         self.position = position
         self._each: Each = map if executor is None else executor.map
         self._features = tuple(track.features for track in position.tracks)
-        self._grid = None if position.scans is None else position.scans.grid
+        scans = position.scans
+        self._scan = None if scans is None else (scans.grid, scans.shares.regions)
         about = store.about()
         self._every: int = about["checkpoint_every"]
         self._keep_models: bool = about["keep_models"]
@@ -206,7 +207,7 @@ class Monitor:
             If the batch cannot be used: it says which batch, column and row.
         """
         return learn_batch(
-            self.learner, self._features, name, sample, expected, arrived, self._each, self._grid
+            self.learner, self._features, name, sample, expected, arrived, self._each, self._scan
         )
 
     def apply(self, taught: Taught) -> Acknowledged:

@@ -8,21 +8,26 @@ it, as they can be merged with those of other runs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gofstream.errors import refuse_beyond
 from gofstream.ratio.learner import Learner
+from gofstream.sample import Sample
 from gofstream.scan.grid import RULE, ScanGrid
+from gofstream.scan.region import Columns, Regions
 from gofstream.scan.summary import ScanSummary
-from gofstream.scan.where import best_windows, windows_to_json
+from gofstream.scan.where import FoundWindow, best_windows, windows_to_json
 from gofstream.stream.learning import EXPOSURE_TOLERANCE
 from gofstream.stream.reader import Reader
 from gofstream.stream.rows import EPOCH_SCAN, EVIDENCE, RUN_SCAN, Entry, ScanRow, Statistic
 from gofstream.toys.scanning import ScanPass
+
+Floats = NDArray[np.float64]
 
 #: Batches without an event that an epoch may expect to have, where there is an e-value.
 NO_EMPTY = 1e-3
@@ -40,6 +45,32 @@ def about_scan(learner: Learner, epoch: int) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Shares:
+    """The part of the reference in each region, counted when it is first asked for.
+
+    The best windows of a run hardly change from batch to batch, and a reference may be large.
+
+    Attributes
+    ----------
+    regions : of the windows.
+    reference : of the run.
+    known : shares by number of the window, so far.
+    """
+
+    regions: Regions
+    reference: Sample
+    known: dict[int, float]
+
+    def of(self, which: Sequence[int]) -> Floats:
+        """Give the shares of some regions, with one pass over the reference at most."""
+        new = [window for window in which if window not in self.known]
+        if new:
+            found = self.regions.share(self.reference, new).tolist()
+            self.known.update(zip(new, found, strict=True))
+        return np.array([self.known[window] for window in which])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Scans:
     """What the scan of a stream knows; nothing in it is ever changed.
 
@@ -48,12 +79,14 @@ class Scans:
     learner : the prepared reference.
     length : of an epoch, in batches.
     epoch, run : sums over the batches watched in the epoch, and over all that were learnt.
+    shares : what part of the reference lies in the regions of the windows.
     """
 
     learner: Learner
     length: int
     epoch: ScanSummary
     run: ScanSummary
+    shares: Shares
 
     @classmethod
     def begin(cls, learner: Learner, length: int) -> Scans:
@@ -67,7 +100,8 @@ class Scans:
         grid = scan_pass(learner, length).grid(learner)
         refuse_beyond(learner.settings.memory, grid.nbytes + grid.work_bytes, "the scan's grid")
         empty = ScanSummary.empty(grid)
-        return cls(learner, length, empty, empty)
+        regions = Regions.of(grid.windows, Columns.of(learner.scaling, learner.sample))
+        return cls(learner, length, empty, empty, Shares(regions, learner.sample, {}))
 
     @property
     def grid(self) -> ScanGrid:
@@ -102,8 +136,18 @@ class Scans:
 
     def row(self) -> ScanRow:
         """Write what has to be kept: the sums, and where the epoch's scan found most."""
-        windows = windows_to_json(best_windows(self.epoch, self.learner.scaling))
-        return ScanRow(self.epoch.to_bytes(), self.run.to_bytes(), windows)
+        found = self._windows()
+        return ScanRow(self.epoch.to_bytes(), self.run.to_bytes(), windows_to_json(found))
+
+    def _windows(self) -> tuple[FoundWindow, ...]:
+        """List the best windows of the epoch; none where an older gofstream began it."""
+        inside = self.epoch.regions
+        if inside is None:
+            return ()
+        shares = self.shares
+        return best_windows(
+            self.epoch, shares.regions, lambda which: inside[which].astype(np.float64), shares.of
+        )
 
     def restored(self, reader: Reader) -> Scans:
         """Go on from what a store keeps.

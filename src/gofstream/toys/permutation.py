@@ -195,7 +195,11 @@ class PermutationPlan:
         InputError
             If other data are given.
         """
-        return scan_set(self._grid(), self._dealt(self._order(batches)), self.expected)
+        order = self._order(batches)
+        # What lies in a region is counted as anybody would: data here, the reference there.
+        reference = self.learner.sample.take(slice(0, len(order) - int(self.expected.sum())))
+        found = scan_set(self._grid(), self._dealt(order), self.expected)
+        return found.located(self.learner, batches, reference)
 
     def _dealt(self, order: Indices) -> list[Floats]:
         """Give the events of each batch: the first of an order, one batch after another."""

@@ -229,7 +229,8 @@ class ReferencePlan:
     def scan(self, batches: Sequence[Sample]) -> Scanned:
         """Scan data with the grid of the toys."""
         grid = self._scan.grid(self.learner)
-        return scan_set(grid, self.learner.scaled(batches), self.expected)
+        found = scan_set(grid, self.learner.scaled(batches), self.expected)
+        return found.located(self.learner, batches, self.learner.sample)
 
     @property
     def _scan(self) -> ScanPass:

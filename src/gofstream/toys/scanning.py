@@ -7,14 +7,17 @@ there was a scan gets them added, and keeps its other toys.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.checks import match_columns
 from gofstream.ratio.learner import Learner
+from gofstream.sample import Sample
 from gofstream.scan.grid import ScanGrid
 from gofstream.scan.summary import ScanSummary
+from gofstream.scan.where import FoundWindow, windows_of
 from gofstream.toys.sources import toy_rng
 
 Floats = NDArray[np.float64]
@@ -57,10 +60,17 @@ class Scanned:
     ----------
     t : (N_b,) after every number of batches.
     summary : of all batches.
+    windows : where it found most, if that was looked at.
     """
 
     t: Floats
     summary: ScanSummary
+    windows: tuple[FoundWindow, ...] = ()
+
+    def located(self, learner: Learner, batches: Sequence[Sample], reference: Sample) -> Scanned:
+        """Look where the scan found most, in the columns of data and reference."""
+        data = [match_columns(batch, learner.sample) for batch in batches]
+        return replace(self, windows=windows_of(self.summary, learner.scaling, data, reference))
 
 
 def scan_set(grid: ScanGrid, batches: Sequence[Floats], expected: Floats) -> Scanned:
