@@ -11,6 +11,7 @@ from functools import partial
 
 from chaos.accidents import MONITOR, STORE, every_call, prepare, random_kills
 from chaos.damage import cut, damage, flip
+from chaos.hostile import hostile_inbox
 from chaos.inject import Effect
 
 ERRORS: tuple[Effect, ...] = ("ENOSPC", "EIO")
@@ -24,6 +25,9 @@ BAD = (
     "CHANGED SILENTLY",
     "reported without the batch",
     "offered again and taken for new",
+    "good batches not learnt",
+    "good batches late",
+    "the watcher ended",
 )
 
 
@@ -31,10 +35,11 @@ def main() -> int:
     """Run and print one JSON line for each kind of accident; the exit code says if all is well."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "kinds", nargs="*", help="kills, faults, random, damage, monitor (default: all)"
+        "kinds", nargs="*", help="kills, faults, random, damage, monitor, inbox (default: all)"
     )
     parser.add_argument("--batches", type=int, default=6, help="of a run that is interrupted")
     parser.add_argument("--times", type=int, default=1000, help="random kills, and damaged files")
+    parser.add_argument("--hostile", type=int, default=200, help="entries of a hostile inbox")
     parser.add_argument("--stride", type=int, default=1, help="take one call in so many")
     parser.add_argument("--journal", choices=["WAL", "DELETE"], default="WAL")
     parser.add_argument("--seed", type=int, default=1)
@@ -68,6 +73,12 @@ def main() -> int:
                 for effect in EFFECTS
             ),
             ("monitor: killed at random", partial(random_kills, MONITOR, times, 100, seed, 0.3)),
+        ],
+        "inbox": [
+            (
+                "hostile inbox",
+                partial(hostile_inbox, max(1, options.hostile // 2), options.hostile, seed),
+            )
         ],
     }
     bad = 0

@@ -75,6 +75,15 @@ def test_a_monitor_killed_and_with_failing_disks() -> None:
     assert not any(counts[bad] for counts in found for bad in BAD)
 
 
+@pytest.mark.slow
+def test_a_hostile_inbox() -> None:
+    """Two of everything that does not belong there, between fourteen good batches."""
+    (counts,) = chaos("inbox", "--hostile", "28")
+    assert counts["learnt"] == counts["good"] == 14
+    assert counts["put aside"] >= 14
+    assert not any(counts[bad] for bad in BAD)
+
+
 def test_a_command_can_be_killed_in_a_call(tmp_path: Path) -> None:
     """Of the files that are watched, by count; without the fault the same command ends well."""
     code = "import os; f = os.open('watched', 66); [os.pwrite(f, b'x', i) for i in range(5)]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -249,6 +250,38 @@ def test_a_slow_file_is_overtaken_by_other_series(
         assert len(found) == 4
 
 
+def test_a_bad_file_keeps_no_good_one_of_its_name_waiting(folder: Path) -> None:
+    """The good one goes first, however long the other has been there."""
+    inbox = Inbox(folder, DECODER)
+    (folder / "run-1.csv").write_bytes(b"\0junk")
+    assert inbox.waiting(0.0) == {}
+    assert inbox.waiting(5.0) == {}
+    assert inbox.coming() == ["run-1"]
+    put(folder, "run-1.parquet", 1.0)
+    inbox.waiting(6.0)
+    assert list(inbox.waiting(8.0)) == ["run-1"]
+    assert inbox.coming() == []
+    good = loaded(inbox, "run-1")
+    assert good.sample is not None
+    inbox.done(good)
+    assert names(folder) == ["run-1.csv"]
+    assert list(inbox.waiting(20.0)) == ["run-1"]
+    assert "not text" in loaded(inbox, "run-1").problem
+
+
+def test_an_archive_of_many_arrays_is_refused_unread(tmp_path: Path) -> None:
+    """Its list of members alone takes longer to read than a good batch may wait."""
+    path, content = tmp_path / "many.npz", io.BytesIO()
+    with ZipFile(content, "w") as archive:
+        for number in range(30_000):
+            archive.writestr(f"{number}{'x' * 40}.npy", b"")
+    path.write_bytes(content.getvalue())
+    begin = time.perf_counter()
+    with pytest.raises(InputError, match="holds more than 5000 arrays"):
+        DECODER.look(path)
+    assert time.perf_counter() - begin < 0.1
+
+
 def test_an_error_that_nobody_expected_stops_nothing(folder: Path) -> None:
     """The file is bad, and the reason says which error."""
 
@@ -428,7 +461,7 @@ def many_arrays(folder: Path) -> str:
     return "a.npz"
 
 
-BAD.append((many_arrays, "holds 5001 arrays, and may hold 5000"))
+BAD.append((many_arrays, "holds more than 5000 arrays"))
 
 
 @pytest.mark.parametrize(("make", "why"), BAD, ids=lambda value: getattr(value, "__name__", ""))

@@ -123,6 +123,23 @@ def test_inspect_tells_of_alarms(
     assert "alarm after batch 1: anomalous since batch 1" in out
 
 
+@pytest.mark.parametrize("keep", [["all"], ["one", "--keep-last", "3"]])
+def test_watch_keeps_no_events_that_nothing_reads(
+    keep: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Refused with the reason, before anything is read or made."""
+    monkeypatch.chdir(tmp_path)
+    words = ["watch", "no-such-file.npy", "--inbox", "in", "--store", "run.gofs"]
+    code, out, err = typed(monkeypatch, capsys, *words, "--expected", "50", "--keep", *keep)
+    assert (code, out) == (2, "")
+    assert f"--keep {keep[0]} would store events that no command reads" in err
+    assert "leave --keep out" in err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_code_of_the_documentation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

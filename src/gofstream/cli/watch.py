@@ -96,11 +96,9 @@ class Alarming:
     type=click.Choice(["all", "one", "sat"]),
     default="sat",
     show_default=True,
-    help="Whose events are kept: of all batches, of the last ones, of none.",
+    help="Whose events are kept: of none; `all` and `one` are refused, as nothing reads them yet.",
 )
-@click.option(
-    "--keep-last", type=click.IntRange(min=1), default=1, show_default=True, help="For --keep one."
-)
+@click.option("--keep-last", type=click.IntRange(min=1), hidden=True, expose_value=False)
 @click.option("--keep-models", is_flag=True, help="Keep all models, as `replay` needs them.")
 @click.option(
     "--keep-files", is_flag=True, help="Move files of acknowledged batches to done/ in the inbox."
@@ -121,7 +119,6 @@ def watch(
     inbox: Path,
     store: Path,
     keep: Literal["all", "one", "sat"],
-    keep_last: int,
     keep_models: bool,
     keep_files: bool,
     patience: float,
@@ -138,7 +135,12 @@ def watch(
     hand, and the same command goes on with it.
     """
     wanted = Alarming(**alarming)
-    retention = Retention(keep, keep_last) if keep == "one" else Retention(keep)
+    if keep != "sat":
+        raise InputError(
+            f"--keep {keep} would store events that no command reads: the test of a closed run "
+            f"with `{keep}` is still to come (`gofstream close`); leave --keep out"
+        )
+    retention = Retention("sat")
     with running.bar("reading", "rows") as progress:
         pool = wanted.pool
         known = reading.reference((reference,), progress, simulated=pool)

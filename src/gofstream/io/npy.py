@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ from gofstream.io.table import Piece, Table, check_unique, sliced
 _ENDING = ".npy"
 #: Arrays in one archive: each is opened to learn its shape.
 MOST_ARRAYS = 5000
+# Bytes of its list of members, which has their names; and of the record at its end that tells how
+# long that is, with the longest comment.
+_LARGEST_DIRECTORY = 400 * MOST_ARRAYS
+_END_RECORD = 22 + 65535
 
 
 def open_npy(path: Path, stack: ExitStack, tree: str | None = None) -> Table:
@@ -53,13 +58,10 @@ def open_npy(path: Path, stack: ExitStack, tree: str | None = None) -> Table:
 
 def open_npz(path: Path, stack: ExitStack, tree: str | None) -> Table:
     """Open a `.npz` file: one-dimensional arrays, or one matrix, which `tree` can name."""
+    _refuse_many(path, _directory_bytes(path) > _LARGEST_DIRECTORY)
     archive = stack.enter_context(ZipFile(path))
     members = [name for name in archive.namelist() if name.endswith(_ENDING)]
-    if len(members) > MOST_ARRAYS:
-        raise InputError(
-            f"{path}: holds {len(members)} arrays, and may hold {MOST_ARRAYS}; write each column "
-            "of the events as one array"
-        )
+    _refuse_many(path, len(members) > MOST_ARRAYS)
     parts = tuple(name.removesuffix(_ENDING) for name in members)
     check_unique(parts, path)
     if tree is not None and tree not in parts:
@@ -84,6 +86,23 @@ def open_npz(path: Path, stack: ExitStack, tree: str | None) -> Table:
                 yield {name: _column(blocks, *layout.places[name]) for name in names}
 
     return Table(layout.columns, layout.rows, pieces, parts)
+
+
+def _refuse_many(path: Path, too_many: bool) -> None:
+    if too_many:
+        raise InputError(
+            f"{path}: holds more than {MOST_ARRAYS} arrays; write each column of the events as one "
+            "array"
+        )
+
+
+def _directory_bytes(path: Path) -> int:
+    """Tell how large the list of members of an archive is, before it is read: that takes long."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _END_RECORD))
+        tail = file.read()
+    at = tail.rfind(b"PK\5\6")
+    return int.from_bytes(tail[at + 12 : at + 16], "little") if at >= 0 else 0
 
 
 class _Stream:

@@ -38,8 +38,9 @@ _LONGEST_FILE = 200
 
 @dataclass(slots=True)
 class _File:
-    """A file in the folder, as it was last seen."""
+    """A file in the folder, as it was last seen; `name` is the identity of its batch."""
 
+    name: BatchName
     path: Path
     found: os.stat_result
     seen: float
@@ -108,7 +109,9 @@ class Inbox:
         self.give_up = give_up
         self.poll = poll
         self.keep = keep
+        # By name of the file; and by name of the batch, those that wait or are being learnt.
         self._files: dict[str, _File] = {}
+        self._ready: dict[str, _File] = {}
         self._loaded: dict[str, _File] = {}
         self._next = -float("inf")
         with troubles(folder, "be used as an inbox"):
@@ -126,22 +129,35 @@ class Inbox:
             self._judge(now)
             # Ten thousand files take a while to look through: a tenth of the time at most.
             self._next = now + max(self.poll, 10 * (time.perf_counter() - start))
-        ready = ((name, file.ready) for name, file in self._files.items())
-        return {name: at for name, at in ready if at is not None and name not in self._loaded}
+        self._ready = {}
+        for file in self._files.values():
+            if file.ready is None or file.name in self._loaded:
+                continue
+            # Of two files of one name the other waits; a bad one keeps no good one waiting.
+            if file.name not in self._ready or (
+                self._ready[file.name].problem and not file.problem
+            ):
+                self._ready[file.name] = file
+        return {name: file.ready for name, file in self._ready.items() if file.ready is not None}
 
     def coming(self) -> list[str]:
-        """Name the files that have not settled, or cannot be read yet."""
-        return [name for name, file in self._files.items() if file.ready is None]
+        """Name the batches whose files have not settled, or cannot be read yet."""
+        there = self._ready.keys() | self._loaded.keys()
+        return [
+            file.name
+            for file in self._files.values()
+            if file.ready is None and file.name not in there
+        ]
 
     def lag(self, now: float) -> Lag:
         """Count the files, also those that are half written."""
-        there = self._files | self._loaded
+        there = {file.path: file for file in (*self._files.values(), *self._loaded.values())}
         oldest = min((file.seen for file in there.values()), default=now)
         return Lag(len(there), now - oldest, len(self._loaded))
 
     def claim(self, name: str) -> None:
         """Take note that a batch is being read or learnt: it waits no longer."""
-        self._loaded[name] = self._files[name]
+        self._loaded[name] = self._ready[name]
 
     def load(self, name: str) -> Arrival:
         """Read a batch that was claimed, or say why it cannot be; in any thread."""
@@ -194,35 +210,29 @@ class Inbox:
             for entry in sorted(entries, key=lambda entry: entry.name):
                 if not is_offered(entry.name) or entry.name in (QUARANTINE, DONE):
                     continue
-                name = BatchName.of_file(entry.name)
-                old = self._files.get(name)
-                if old is not None and old.path.name != entry.name:
-                    old = None
-                # Of two files of one name one waits until the other is gone.
-                if name in there and old is None:
-                    continue
                 try:
                     found = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
+                old = self._files.get(entry.name)
                 if old is None:
-                    there[name] = _File(Path(entry), found, now, time.time(), now)
-                elif _stamp(old.found) == _stamp(found) or name in self._loaded:
-                    there[name] = old
+                    name = BatchName.of_file(entry.name)
+                    there[entry.name] = _File(name, Path(entry), found, now, time.time(), now)
+                elif _stamp(old.found) == _stamp(found) or self._loaded.get(old.name) is old:
+                    there[entry.name] = old
                 else:
-                    there[name] = _File(old.path, found, old.seen, old.arrived, now)
+                    there[entry.name] = _File(old.name, old.path, found, old.seen, old.arrived, now)
         self._files = there
 
     def _judge(self, now: float) -> None:
         """Decide which of the files that have settled are batches."""
         settled = [
-            name
-            for name, file in self._files.items()
+            file
+            for file in self._files.values()
             if file.ready is None and now - file.unchanged >= self.settle
         ]
         opened = 0
-        for name in sorted(settled, key=natural):
-            file = self._files[name]
+        for file in sorted(settled, key=lambda file: natural(file.name)):
             if opened == _AT_ONCE:
                 break
             if not file.looked:
@@ -269,8 +279,7 @@ class Inbox:
         return ""
 
     def _forget(self, name: str) -> None:
-        del self._loaded[name]
-        self._files.pop(name, None)
+        self._files.pop(self._loaded.pop(name).path.name, None)
 
 
 def count_offered(folder: Path) -> int:
