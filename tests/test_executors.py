@@ -373,6 +373,30 @@ def test_killed_dask_workers_are_replaced(
     assert found.tobytes() == table.tobytes()
 
 
+def note_and_wait(path: Path, seconds: float) -> None:
+    """Leave a file to show that this has run."""
+    path.touch()
+    time.sleep(seconds)
+
+
+def test_what_is_cancelled_does_not_run_on_dask(client: Client, tmp_path: Path) -> None:
+    """A run that is stopped takes back the blocks that no worker has begun."""
+    with dask_workers(client) as executor:
+        begun = [tmp_path / f"begun-{k}" for k in range(2)]
+        running = [executor.submit(note_and_wait, path, 0.8) for path in begun]
+        limit = time.monotonic() + 30
+        while not all(path.exists() for path in begun) and time.monotonic() < limit:
+            time.sleep(0.02)
+        waiting = [executor.submit(note_and_wait, tmp_path / f"never-{k}", 0) for k in range(8)]
+        assert all(future.cancel() for future in waiting)
+        assert executor.submit(pow, 2, 5).result(timeout=60) == 32
+        wait(running, timeout=60)
+        last = [executor.submit(note_and_wait, tmp_path / f"last-{k}", 0.1) for k in range(4)]
+        wait(last, timeout=60)
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["begun-0", "begun-1", "last-0", "last-1", "last-2", "last-3"]
+
+
 def done_and_gone(delay: float) -> float:
     """Give a result, and take the worker that holds it away before or after it is fetched."""
     threading.Timer(delay, os._exit, (1,)).start()
