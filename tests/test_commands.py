@@ -323,6 +323,22 @@ def test_power(typed: Typed) -> None:
     assert nothing["power"]["single"][1]["value"] < curve[1]["value"] - 0.3
 
 
+def test_power_out_of_reach(typed: Typed) -> None:
+    """A level below what the toys resolve is refused before a toy is made; a small one is noted."""
+    words = [
+        "power", "reference.parquet", "--signal", "signal.parquet", "--rates", "0.15",
+        "--expected", "150", "--columns", "a,b", "--signal-toys", "10",
+        *[word for word in QUICK if word != "--quiet"],
+    ]  # fmt: skip
+    code, out, err = typed(*words, "--level", "0.0228")
+    assert (code, out) == (2, "")
+    assert "power at p ≤ 0.0228 is out of reach: needs ≥ 43 toys, and there are 19" in err
+    assert not (typed.folder / "gofstream-power").exists()
+    code, out, _ = typed(*words, "--level", "0.06")
+    assert code == 0
+    assert "lower limits: with fewer than 66 toys (19 here)" in out
+
+
 def test_report_and_inspect(typed: Typed) -> None:
     """A report is made again from the result alone; files tell what they are."""
     typed(
@@ -429,9 +445,12 @@ BAD = {
     "no expected": ("calibrate reference.parquet", "--expected"),
     "too many": ("calibrate reference.parquet --expected 5000", "6000 rows"),
     "blind": ("test reference.parquet x --blind", "--expected"),
-    "power file": ("power reference.parquet --signal absent --rates 0.1 --expected 99", "absent"),
+    "power file": (
+        "power reference.parquet --signal absent --rates 0.1 --expected 99 --level 0.1",
+        "absent",
+    ),
     "power rates": (f"{POWER} --rates x", "'x'"),
-    "few signals": (f"{POWER} --rates 5", "signal"),
+    "few signals": (f"{POWER} --rates 5 --level 0.1", "signal"),
     "negative rate": (f"{POWER} --rates=-1", "rate"),
     "report nothing": ("report absent.json", "absent.json"),
     "report junk": ("report bad.toml", "bad.toml"),

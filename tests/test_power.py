@@ -56,3 +56,14 @@ def test_paired_interval_covers(rates: tuple[float, float]) -> None:
         found = paired_difference(p[0], p[1], 0.05)
         inside += found.low <= rates[0] - rates[1] <= found.high
     assert inside / 3000 >= 0.935
+
+
+def test_a_difference_stays_within_one() -> None:
+    """Three toys that only one test sees: the interval, 0.75 each way, is cut at ±1."""
+    sees, misses = [0.01] * 3, [0.5] * 3
+    for first, second, value in ((misses, sees, -1.0), (sees, misses, 1.0)):
+        found = paired_difference(first, second, 0.05)
+        assert found.value == value
+        assert min(abs(found.low), abs(found.high)) < 1
+        assert (found.low == -1.0) == (value == -1.0)
+        assert (found.high == 1.0) == (value == 1.0)

@@ -108,6 +108,13 @@ def test_power_and_median_of_those(study: PowerStudy[float]) -> None:
     assert study.median_z("all", 0.2, rule="mean") == median_z(p)
 
 
+def test_a_level_out_of_reach_is_refused(study: PowerStudy[float]) -> None:
+    """No p is below 1 / 121: a power of zero there would say nothing of the signal."""
+    assert study.power("all", 1 / 121, 0.5).value > 0.5
+    with pytest.raises(InputError, match=r"p ≤ 0\.008 is out of reach: needs ≥ 124 toys.* are 120"):
+        study.power("all", 0.008, 0.5)
+
+
 def test_more_signal_more_power(study: PowerStudy[float]) -> None:
     """From a little to certainty."""
     found = [study.power("all", 0.05, fraction).value for fraction in FRACTIONS]

@@ -23,8 +23,9 @@ from gofstream.cli.options import (
 )
 from gofstream.errors import InputError
 from gofstream.files import write_whole
+from gofstream.inference.pvalues import toys_needed
 from gofstream.inference.result import is_shown, verdicts_of
-from gofstream.inference.study import PowerStudy, power_study
+from gofstream.inference.study import PowerStudy, check_reach, power_study
 from gofstream.toys.sources import Pool
 
 
@@ -76,6 +77,7 @@ def power(
     """
     if not all(math.isfinite(rate) and rate > 0 for rate in rates):
         raise InputError(f"rates must be positive and finite, got {list(rates)}")
+    check_reach(level, counting.toys)  # before toys are made
     with scratch_in(out) as scratch:
         known, plan = planned(reference, running, reading, counting, scratch, signal)
         with running.bar("reading", "rows") as progress:
@@ -124,6 +126,12 @@ def _tell(
     for name, curve in powers.items():
         cells = [f"{p.value:.2f} ({p.low:.2f} to {p.high:.2f})" for p in curve]
         lines.append(f"{name:<{longest}}" + "  ".join(cells))
+    toys, widths = len(found.null.t), found.null.t.shape[2]
+    if toys < (enough := toys_needed(level, len(verdicts_of(batches)[0]) * widths)):
+        lines.append(
+            f"lower limits: with fewer than {enough:,} toys ({toys:,} here) a signal that shows at "
+            "one width of one strategy only may not reach this level"
+        )
     lines.insert(1, f"{'rate':<{longest}}" + "  ".join(f"{rate:<19g}" for rate in rates))
     running.console.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
     running.console.print(f"written: {out / 'power.json'} and {out / 'power.png'}", highlight=False)

@@ -17,7 +17,7 @@ from gofstream.execution import chosen_workers
 from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.power import MedianZ, Power, median_z, power
-from gofstream.inference.pvalues import empirical_p
+from gofstream.inference.pvalues import empirical_p, toys_needed
 from gofstream.toys.farm import Job, run
 from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.scanning import SCAN
@@ -34,8 +34,8 @@ class PowerStudy(Generic[Signal]):
 
     Every question takes the name of a statistic, or several names to be combined; which signal;
     and, if wanted, a number of batches (default: all) and the index of one width
-    (default: all, combined by ``rule``). p-values are empirical: power at a level that the toys
-    cannot resolve is zero.
+    (default: all, combined by ``rule``). p-values count toys, so a level below 1 / (1 + toys) is
+    out of reach, and its power is refused.
 
     Attributes
     ----------
@@ -87,7 +87,14 @@ class PowerStudy(Generic[Signal]):
         width: int | None = None,
         rule: Rule = "min",
     ) -> Power:
-        """Share of toys with signal that reach p ≤ level."""
+        """Share of toys with signal that reach p ≤ level.
+
+        Raises
+        ------
+        InputError
+            If the level is out of reach of so many toys; it says how many reach it.
+        """
+        check_reach(level, len(self.null.t))
         p = self.p_values(statistic, signal, batches=batches, width=width, rule=rule)
         return power(p, level)
 
@@ -102,6 +109,25 @@ class PowerStudy(Generic[Signal]):
     ) -> MedianZ:
         """Z that half of the toys with signal reach; never beyond what the toys resolve."""
         return median_z(self.p_values(statistic, signal, batches=batches, width=width, rule=rule))
+
+
+def check_reach(level: float, toys: int) -> None:
+    """Refuse a level that is below the smallest p-value of so many toys.
+
+    Raises
+    ------
+    InputError
+        If it is; it says how many toys reach it.
+
+    Examples
+    --------
+    >>> check_reach(0.05, 19)
+    """
+    if toys < (needed := toys_needed(level)):
+        raise InputError(
+            f"power at p ≤ {level:g} is out of reach: needs ≥ {needed} toys, and there are {toys}; "
+            "ask for more toys, or for a larger level"
+        )
 
 
 def power_study(
