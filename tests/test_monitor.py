@@ -28,12 +28,16 @@ from gofstream.ratio.model import LogRatios
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 from gofstream.statistics import next_, sat
+from gofstream.stream import reader as reader_module
 from gofstream.stream.monitor import Monitor
+from gofstream.stream.order import Order
 from gofstream.stream.position import refuse_other
 from gofstream.stream.reader import Reader
 from gofstream.stream.rows import SCANS, Entry, Retention
+from gofstream.stream.sources import Intake, Offers
 from gofstream.stream.store import Store
 from gofstream.stream.verify import verify
+from gofstream.stream.watching import Watching
 from streams import EPOCH, EVERY, NOMINAL, SAT, WINDOW, Offer, batch, learner, offer, offers, opened
 
 
@@ -200,6 +204,47 @@ def test_a_refused_batch_keeps_no_name_from_a_good_one(path: Path) -> None:
         refused = monitor.quarantine("a", 0.0, "another batch has its name")
         assert (refused.entry.name, refused.new) == ("a (again 2)", True)
         assert not monitor.quarantine("a", 0.0, "another batch has its name").new
+
+
+def test_a_run_reads_its_ledger_once_when_it_goes_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For its statistics, for the order of names and for the parts of merged batches."""
+    with opened(path) as monitor:
+        for each in offers():
+            offer(monitor, each)
+    calls, entry = list[int](), Reader.entry
+
+    def counted(self: Reader, batch: int) -> Entry:
+        calls.append(batch)
+        return entry(self, batch)
+
+    monkeypatch.setattr(Reader, "entry", counted)
+    with ThreadPoolExecutor(1) as executor, opened(path) as monitor:
+        names = monitor.learnt.names
+        Watching(monitor, Intake(Offers(), Order(0.0, names)), executor)
+    refused = ("b04", "b09")
+    assert names == tuple(each.name for each in offers() if each.name not in refused)
+    assert len(calls) <= len(offers()) + 2
+
+
+def test_a_verdict_hashes_no_checkpoint(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal asks for one up to four times a second; it tells the same bytes as before."""
+    with opened(path) as monitor:
+        for each in offers():
+            offer(monitor, each)
+        checkpoint = monitor.store.checkpoint()
+        assert checkpoint is not None
+        size = sum(map(len, checkpoint.arrays.values()))
+        hashed = list[int]()
+
+        def counted(data: bytes) -> bytes:
+            hashed.append(len(data))
+            return hashlib.sha256(data).digest()
+
+        monkeypatch.setattr(reader_module, "sha256", counted)
+        assert monitor.verdict().kept.sums == size
+        assert sum(hashed) == 0
 
 
 def test_quarantine_under_any_name(path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gofstream.stream.merge import learnt_names
+from gofstream.stream.merge import LearntNames
 from gofstream.stream.names import natural, running
 from gofstream.stream.order import MOST_MISSING, MOST_NAMES, Order, Step
 from gofstream.stream.rows import Entry
@@ -240,8 +240,8 @@ def test_what_was_refused_or_skipped_moves_no_series() -> None:
         Entry(3, "r2", "", 0.0, 0, 0.0, "skipped", "did not come"),
         Entry(4, "r3 (again)", "d", 0.0, 5, 5.0, "unmonitored"),
     ]
-    names = learnt_names(entries)
-    assert names == ["r1", "r3 (again)"]
+    names = LearntNames.of(entries).names
+    assert names == ("r1", "r3 (again)")
     assert Order(PATIENCE, names).steps({"r4": 0.0}, 0.0) == [Step("take", "r4")]
 
 

@@ -23,7 +23,7 @@ from gofstream.errors import (
     StoppedError,
 )
 from gofstream.stream import files, schema
-from gofstream.stream.reader import Reader
+from gofstream.stream.reader import Reader, Sealed
 from gofstream.stream.rows import RUN_SCAN, Alarm, Entry, Retention, ScanRow, Statistic
 from gofstream.stream.store import Receipt, Store
 from gofstream.stream.verify import verify
@@ -481,6 +481,36 @@ def test_verify_names_every_batch(path: Path) -> None:
         damaged_by(path, f"UPDATE ledger SET note = 'x' WHERE batch = {batch}")
     with Reader(path) as reader, pytest.raises(FormatError, match=r"batch 2: .*batch 5: "):
         verify(reader)
+
+
+def test_verify_reads_each_row_a_few_times(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cost grows with batches, not with batches times kept ones."""
+    with Store.create(path, {}, Retention("one", batches=40)) as store:
+        for number in range(1, 101):
+            store.append(Entry(number, f"b{number}", "d", 0.0, 1, 1.0), events=b"events")
+        calls, sealed = list[int](), Reader.sealed
+
+        def counted(self: Reader, batch: int) -> Sealed:
+            calls.append(batch)
+            return sealed(self, batch)
+
+        monkeypatch.setattr(Reader, "sealed", counted)
+        assert verify(store) == 100
+        assert len(calls) <= 4 * 100
+        # A missing row is still noticed: by the number of them.
+        store._db.execute("DELETE FROM events WHERE batch = 77")
+        with pytest.raises(FormatError, match="the list of batches whose events are kept"):
+            verify(store)
+
+
+def test_verify_misses_events_where_all_are_kept(path: Path) -> None:
+    """It names the batch, though the list of those that are there has a gap only."""
+    with Store.create(path, {}, Retention("all")) as store:
+        for number in (1, 2, 3):
+            store.append(Entry(number, f"b{number}", "d", 0.0, 1, 1.0), events=b"events")
+        store._db.execute("DELETE FROM events WHERE batch = 2")
+        with pytest.raises(FormatError, match=r"is damaged: batch 2: its events; the list"):
+            verify(store)
 
 
 def test_verify_sees_a_row_that_was_exchanged(path: Path) -> None:

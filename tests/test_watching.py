@@ -29,7 +29,7 @@ from gofstream.statistics import STATISTICS
 from gofstream.stream import watching as watching_module
 from gofstream.stream.decode import Decoder
 from gofstream.stream.directory import Inbox
-from gofstream.stream.merge import Gathering, learnt_names, parts_of
+from gofstream.stream.merge import Gathering, LearntNames, parts_of
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.order import Order
 from gofstream.stream.reader import Reader
@@ -79,7 +79,7 @@ def offered(
         Monitor.open(path, learner, None, Retention("sat"), epoch=10, window=2) as monitor,
         thread_workers(2) as executor,
     ):
-        order = Order(0.0, learnt_names(monitor.store.entries()))
+        order = Order(0.0, monitor.learnt.names)
         watching = Watching(monitor, Intake(offers, order, room=3), executor)
         watching.run(threading.Event(), see, ended=lambda: True)
     return seen, [future.exception(timeout=0) for future in told]
@@ -240,7 +240,7 @@ def test_names_cannot_pass_for_parts(tmp_path: Path, learner: Learner) -> None:
     assert fake in seen[0].entry.note
     with Reader(path) as reader:
         refused, merged = reader.entries()
-    assert (parts_of(refused), learnt_names([refused])) == ({}, [])
+    assert (parts_of(refused), LearntNames.of([refused])) == ({}, LearntNames())
     assert list(parts_of(merged)) == [name for name, *_ in sly]
     good = [(f"run-0{k}", Sample.from_array(events(100, k), ["x"])) for k in (5, 6, 7, 8)]
     seen, told = offered(path, learner, good)
@@ -608,7 +608,7 @@ def test_a_store_moved_or_removed_loses_no_batch(
             Monitor.open(store, learner, None, Retention("sat"), epoch=10, window=2) as monitor,
             thread_workers(1) as executor,
         ):
-            order = Order(0.0, learnt_names(monitor.store.entries()))
+            order = Order(0.0, monitor.learnt.names)
             source = Inbox(inbox, Decoder(("x",)), settle=0.0, poll=0.0)
             watching = Watching(monitor, Intake(source, order, room=1), executor)
             watching.run(threading.Event(), see, ended=lambda: True)

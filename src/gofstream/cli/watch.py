@@ -25,7 +25,6 @@ from gofstream.io import Events
 from gofstream.ratio.learner import Learner
 from gofstream.stream.decode import Decoder
 from gofstream.stream.directory import Inbox
-from gofstream.stream.merge import learnt_names
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.order import Order
 from gofstream.stream.pipe import InterruptibleInput, spool
@@ -169,8 +168,7 @@ def watch(
         readers = stack.enter_context(ThreadPoolExecutor(READERS, thread_name_prefix="reader"))
         source = Inbox(inbox, decoder, keep=keep_files, executor=readers)
         # When nothing more is on its way, there is nothing to wait for.
-        names = learnt_names(monitor.store.entries())
-        order = Order(0.0 if once else patience, names)
+        order = Order(0.0 if once else patience, monitor.learnt.names)
         executor = stack.enter_context(thread_workers(running.threads))
         stack.enter_context(_stopped_by_signals(stop))
         spooled = stack.enter_context(_spooling(inbox, stop)) if from_stdin else None

@@ -8,8 +8,8 @@ known.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -146,13 +146,31 @@ def parts_of(entry: Entry) -> dict[str, str]:
     return dict(json.loads(parts)) if merged else {}
 
 
-def learnt_names(entries: Iterable[Entry]) -> list[str]:
-    """List the batches that were learnt, in order, parts of merged ones by their own names.
+@dataclass(frozen=True, slots=True)
+class LearntNames:
+    """The names under which batches were offered that a run has learnt.
 
-    The order of names goes on behind them; what was refused or skipped does not move it.
+    Attributes
+    ----------
+    names : in order, parts of merged batches by their own names. The order of names goes on behind
+        them; what was refused or skipped does not move it.
+    parts : digest, and number in the ledger, of each batch that was merged, by name.
     """
-    learnt = [entry for entry in entries if entry.state in LEARNT]
-    return [name for entry in learnt for name in (parts_of(entry) or (entry.name,))]
+
+    names: tuple[str, ...] = ()
+    parts: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entries: Iterable[Entry]) -> LearntNames:
+        """Read them from a ledger."""
+        names: list[str] = []
+        parts: dict[str, tuple[str, int]] = {}
+        for entry in entries:
+            if entry.state in LEARNT:
+                own = parts_of(entry)
+                names += own or (entry.name,)
+                parts |= {name: (digest, entry.number) for name, digest in own.items()}
+        return cls(tuple(names), parts)
 
 
 def remark(entry: Entry) -> str:

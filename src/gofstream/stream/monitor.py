@@ -28,6 +28,7 @@ from gofstream.ratio.model import LogRatio
 from gofstream.sample import Sample
 from gofstream.stream.events import to_bytes
 from gofstream.stream.learning import Each, Taught, learn_batch
+from gofstream.stream.merge import LearntNames
 from gofstream.stream.names import BatchName
 from gofstream.stream.position import (
     Position,
@@ -97,11 +98,14 @@ class Monitor:
         boundary: Boundary | None,
         position: Position,
         executor: Executor | None,
+        learnt: LearntNames,
     ) -> None:
         self.store = store
         self.learner = learner
         self.boundary = boundary
         self.position = position
+        #: What had been learnt when the store was opened.
+        self.learnt = learnt
         self._each: Each = map if executor is None else executor.map
         self._features = tuple(track.features for track in position.tracks)
         scans = position.scans
@@ -168,7 +172,9 @@ class Monitor:
             known = about if store is None else store.about()
             scans = Scans.begin(learner, epoch) if is_scanned(known) else None
             store = store or Store.create(path, about, retention)
-            return cls(store, learner, boundary, resumed(store, tracks, scans), executor)
+            position, entries = resumed(store, tracks, scans)
+            names = LearntNames.of(entries)
+            return cls(store, learner, boundary, position, executor, names)
         except BaseException:
             if store is not None:
                 store.close()

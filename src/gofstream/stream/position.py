@@ -92,8 +92,10 @@ def begin(learner: Learner, epoch: int, window: int) -> tuple[Track, ...]:
     )
 
 
-def resumed(reader: Reader, tracks: tuple[Track, ...], scans: Scans | None) -> Position:
-    """Find where a stored run is.
+def resumed(
+    reader: Reader, tracks: tuple[Track, ...], scans: Scans | None
+) -> tuple[Position, list[Entry]]:
+    """Find where a stored run is, and give its ledger, which is read for that.
 
     Parameters
     ----------
@@ -122,7 +124,7 @@ def resumed(reader: Reader, tracks: tuple[Track, ...], scans: Scans | None) -> P
                 tracks = tuple(track for track, _ in moved)
     known = len(tracks[0].expected)
     learnt = [entry.number for entry in entries if entry.state == "learnt"]
-    return Position(
+    position = Position(
         number=len(entries),
         tracks=tracks,
         scans=scans,
@@ -132,6 +134,7 @@ def resumed(reader: Reader, tracks: tuple[Track, ...], scans: Scans | None) -> P
         states=dict(Counter(entry.state for entry in entries)),
         events=sum(entry.events for entry in entries),
     )
+    return position, entries
 
 
 def replayed(

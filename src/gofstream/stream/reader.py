@@ -242,15 +242,22 @@ class Reader:
     def events(self, batch: int) -> bytes | None:
         """Give the events of a batch, if they are kept."""
         with self.snapshot(f"be read at batch {batch}"):
+            data = self.stored_events(batch)
+            if data is not None or self.sealed(batch).events is None:
+                return data
+            # If `kept` passes, the row was removed by the retention policy.
+            if self.retention.strategy == "all" or batch in self.kept():
+                raise self._damaged(f"batch {batch}: its events")
+        return None
+
+    def stored_events(self, batch: int) -> bytes | None:
+        """Give the events of a batch, if there is a row of them; not why there is none."""
+        with self.snapshot(f"be read at batch {batch}"):
             wanted = self.sealed(batch).events
             row = self._db.execute("SELECT data FROM events WHERE batch = ?", (batch,)).fetchone()
-            if row is None:
-                # `kept` notices a list that is too short; where it does not, the row was let go.
-                if wanted is None:
-                    return None
-                if self.retention.strategy != "all" and batch not in self.kept():
-                    return None
-        if row is None or sha256(row[0]) != wanted:
+        if row is None:
+            return None
+        if wanted is None or sha256(row[0]) != wanted:
             raise self._damaged(f"batch {batch}: its events")
         return bytes(row[0])
 
@@ -287,6 +294,12 @@ class Reader:
         return Checkpoint(
             head.checkpoint, {(width, name): data for name, width, _, data, _ in rows}
         )
+
+    def checkpoint_bytes(self) -> int:
+        """Tell the size of the arrays of the checkpoint, without reading them."""
+        with self.snapshot():
+            row = self._db.execute("SELECT sum(length(data)) FROM checkpoint").fetchone()
+        return int(row[0] or 0)
 
     def scan(self) -> ScanRow | None:
         """Give the sums of the scan up to the last batch that it took; None before the first.

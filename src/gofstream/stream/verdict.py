@@ -86,7 +86,7 @@ def verdict(
     Kept(events=0, models=0, sums=0, scan=0, all_events=0)
     """
     with reader.snapshot():
-        about, head, checkpoint = reader.about(), reader.head(), reader.checkpoint()
+        about, head, sums = reader.about(), reader.head(), reader.checkpoint_bytes()
         scan = reader.scan() if is_scanned(about) else None
         if states is None or events is None:
             entries = reader.entries()
@@ -117,7 +117,7 @@ def verdict(
         kept=Kept(
             head.event_bytes,
             head.model_bytes,
-            sum(map(len, checkpoint.arrays.values())) if checkpoint else 0,
+            sums,
             0 if scan is None else len(scan.epoch) + len(scan.run),
             8 * events * len(about["columns"]),
         ),

@@ -46,7 +46,8 @@ def verify(reader: Reader) -> int:
 
     with reader.snapshot():
         head = reader.head()
-        found(reader.about)
+        about = found(reader.about)
+        keeps_all = about is not None and about["retention"]["strategy"] == "all"
         chain, models, events = bytes(32), 0, 0
         for batch in range(1, head.batches + 1):
             if (sealed := found(reader.sealed, batch)) is None:
@@ -55,8 +56,11 @@ def verify(reader: Reader) -> int:
             learnt = found(reader.models, batch)  # which checks the scores too
             if learnt:
                 models += sum(map(len, (*learnt.values(), *reader.scores(batch).values())))
-            kept = found(reader.events, batch)
+            # Whether those that are missing may be is asked once for all, of `kept`.
+            kept = found(reader.stored_events, batch)
             events += len(kept or b"")
+            if kept is None and sealed.events is not None and keeps_all:
+                findings.append(f"batch {batch}: its events")
         found(reader.kept)
         found(reader.alarms)
         found(reader.checkpoint)

@@ -80,9 +80,7 @@ class Watching:
         self._missing: dict[str, list[Skipped]] = {}
         self._gathering = Gathering(monitor.learner)
         # Of every batch that was merged, its digest and the number of the whole.
-        self._merged: dict[str, tuple[str, int]] = {}
-        for entry in monitor.store.entries():
-            self._note_parts(entry)
+        self._merged: dict[str, tuple[str, int]] = dict(monitor.learnt.parts)
 
     def run(
         self,
