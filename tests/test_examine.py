@@ -194,6 +194,44 @@ def test_unweighted_ranges_are_quantiles() -> None:
         assert level <= below <= level + 1 / len(inside) + 1e-12
 
 
+@pytest.mark.parametrize(("period", "first"), [(2 * np.pi, -0.5), (360.0, 0.0), (24.0, -0.5)])
+@pytest.mark.parametrize("middle", [0.5, 0.1, 0.0])
+def test_ranges_of_a_periodic_column(period: float, first: float, middle: float) -> None:
+    """A hundred events near one angle: the quantiles around it, and never the rest of the turn."""
+    rng = np.random.default_rng(7)
+
+    def turned(values: Floats) -> Floats:
+        return (values - first * period) % period + first * period
+
+    near = rng.uniform(-0.02, 0.02, 100)
+    phi = turned((middle + np.append(near, rng.uniform(-0.5, 0.5, 400))) * period)
+    f = np.append(np.full(100, 2.0), rng.normal(0, 0.1, 400))
+    data = Side({"x": rng.normal(size=500), "phi": phi}, np.ones(500), f)
+    everywhere = turned(rng.uniform(0, 1, 4000) * period)
+    reference = Side(
+        {"x": rng.normal(size=4000), "phi": everywhere},
+        np.full(4000, 0.1),
+        rng.normal(0, 0.1, 4000),
+    )
+    (region,) = regions(data, reference, {}, {"phi": period})
+    assert region.observed == 100
+    found = region.ranges[0]
+    assert found.column == "phi"
+    names = ("low", "quarter", "median", "three_quarters", "high")
+    for name, level in zip(names, (0.05, 0.25, 0.5, 0.75, 0.95), strict=True):
+        end = getattr(found, name)
+        assert first * period <= end <= (first + 1) * period
+        away = ((end / period - middle) + 0.5) % 1 - 0.5
+        assert away == pytest.approx(np.sort(near)[int(level * 100)], abs=2e-3)
+    inside = (
+        (phi >= found.low) & (phi <= found.high)
+        if found.low <= found.high
+        else (phi >= found.low) | (phi <= found.high)
+    )
+    assert 90 <= np.count_nonzero(inside[:100]) <= 92
+    assert np.count_nonzero(inside) < 130
+
+
 def test_most_anomalous_events() -> None:
     """Those of largest F, in order, with all their columns; a gap is a gap."""
     data, _ = sides()

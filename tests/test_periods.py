@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from gofstream import nplm_test
 from gofstream.cli import main
+from gofstream.cli.options import Periods
 from gofstream.sample import Sample
 from gofstream.settings import Settings
 
@@ -41,20 +43,26 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Floats, Floa
     monkeypatch.chdir(tmp_path)
     for name, values in (("reference", reference), ("data", data)):
         np.savez(tmp_path / f"{name}.npz", phi=values[:, 0], y=values[:, 1])
-    Path("list.toml").write_text('periodic = ["phi=360"]\n')
     Path("table.toml").write_text("periodic = { phi = 360 }\n")
     return reference, data
 
 
 @pytest.mark.parametrize(
-    "words",
+    "given",
     [
-        ("--periodic", "phi=360"),
-        ("--periodic", "phi=deg"),
-        ("--config", "list.toml"),
-        ("--config", "table.toml"),
+        "phi=360,y",
+        " phi = deg , y=rad",
+        ["phi=360", "y"],
+        {"phi": 360, "y": "rad"},
+        {"phi": "360", "y": "rad"},
     ],
 )
+def test_ways_to_write_periods(given: object) -> None:
+    """Typed, as a list or as a table of a file of options."""
+    assert Periods().convert(given, None, None) == {"phi": 360.0, "y": 2 * np.pi}
+
+
+@pytest.mark.parametrize("words", [("--periodic", "phi=360"), ("--config", "table.toml")])
 def test_degrees(
     files: tuple[Floats, Floats], monkeypatch: pytest.MonkeyPatch, words: tuple[str, str]
 ) -> None:
@@ -68,15 +76,17 @@ def test_degrees(
         for values, name in zip(files, ("reference", "data"), strict=True)
     )
     result = nplm_test(data, reference, expected=300, settings=settings, n_resamples=19, rng=1)
-    null = found["statistics"]["all"]["null"]
-    assert [each["t"] for each in null] == list(result.statistics["all"].t)
+    null = found["statistics"]["single"]["null"]
+    assert [each["t"] for each in null] == list(result.statistics["single"].t)
     assert found["pvalue"] == result.pvalue
     turned = (
         Sample.from_array(values * [np.pi / 180, 1], ["phi", "y"], periodic=["phi"])
         for values in files
     )
     same = nplm_test(*list(turned)[::-1], expected=300, settings=settings, n_resamples=19, rng=1)
-    np.testing.assert_allclose(same.statistics["all"].t, result.statistics["all"].t, rtol=1e-3)
+    np.testing.assert_allclose(
+        same.statistics["single"].t, result.statistics["single"].t, rtol=1e-3
+    )
 
 
 def test_degrees_taken_for_radians(
@@ -91,3 +101,38 @@ def test_degrees_taken_for_radians(
     low, high = files[0][:, 0].min(), files[0][:, 0].max()
     assert f"column 'phi': values from {low:.6g} to {high:.6g} do not fit the period 6.28" in err
     assert "--periodic phi=360" in err
+
+
+def test_where_it_is(
+    files: tuple[Floats, Floats],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The bump at the end of the turn: the console names the range and the events in it."""
+    words = ("test", "reference.npz", "data.npz", "--periodic", "phi=360", *QUICK)
+    assert typed(monkeypatch, *words) == 0
+    out = capsys.readouterr().out.replace("−", "-")
+    number = r"(-?[\d.]+)"
+    scan = re.search(
+        rf"scan: excess, {number} events seen, {number} expected; phi above {number} or below "
+        rf"{number}(?:, y from {number} to {number})?",
+        out,
+    )
+    assert scan is not None, out
+    seen, expected, above, below, *y = (float(x) if x else None for x in scan.groups())
+    assert above is not None
+    assert below is not None
+    assert above > 140
+    assert below < -140
+
+    def inside(values: Floats) -> int:
+        phi, other = values.T
+        low, high = (-np.inf, np.inf) if y[0] is None else (y[0], y[1])
+        return int(np.sum(((phi > above) | (phi < below)) & (other >= low) & (other <= high)))
+
+    assert inside(files[1]) == seen
+    assert 300 * inside(files[0]) / len(files[0]) == pytest.approx(expected, rel=0.01, abs=0.5)
+    learnt = re.search(rf"the middle half has phi above {number} or below {number}", out)
+    assert learnt is not None, out
+    assert float(learnt[1]) > 90
+    assert float(learnt[2]) < -90

@@ -99,7 +99,7 @@ def examine(
     )
     units = {**reference.units, **(units or {})}
     check_units(units, seen.table)
-    found = regions(seen, known, units)
+    found = regions(seen, known, units, reference.periodic)
     return Record(
         title=title,
         pvalue=result.pvalue,

@@ -59,6 +59,7 @@ def render(record: Record) -> str:
         "size": words.size,
         "shell": shlex.join,
         "place": words.place_text,
+        "span": words.span_text,
         "e_value": words.e_text,
         "json": lambda value: json.dumps(value, ensure_ascii=False),
     }

@@ -164,7 +164,8 @@ class Pair(Part):
 class Range(Part):
     """What a column does in a region: middle half and middle nine tenths, and beside it overall.
 
-    Of the events observed there if they are too many, of those expected if they are too few.
+    Of the events observed there if they are too many, of those expected if they are too few. In a
+    periodic column a range may hold the end of the turn: then its first number is the larger one.
     """
 
     column: str

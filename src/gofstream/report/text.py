@@ -10,6 +10,7 @@ from gofstream.report.words import (
     number,
     p_text,
     place_text,
+    span_text,
     verdict,
     z_text,
 )
@@ -36,7 +37,7 @@ def summary(record: Record) -> str:
         lines += ["", f"scan: {window.kind}, {seen}; {place_text(window)}"]
     for region in record.regions:
         first = region.ranges[0]
-        place = f"{first.column} from {number(first.quarter)} to {number(first.three_quarters)}"
+        place = f"{first.column} {span_text(first.quarter, first.three_quarters)}"
         lines += [
             "",
             f"where: {region.kind}, {region.observed} events seen, {number(region.expected, 3)} "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -31,13 +32,23 @@ class Side:
     f: Floats
 
 
-def regions(data: Side, reference: Side, units: Mapping[str, str]) -> tuple[Region, ...]:
+def regions(
+    data: Side,
+    reference: Side,
+    units: Mapping[str, str],
+    periodic: Mapping[str, float] = MappingProxyType({}),
+) -> tuple[Region, ...]:
     """Describe where the learnt ratio is largest, or smallest if that says more.
 
     The region is bounded by a value of e^F: the one beyond which observed and expected numbers of
     events disagree most. Beside an excess of some events the others seem to be too few, and the
     other way round, so the lesser disagreement is not shown.
+
+    Parameters
+    ----------
+    units, periodic : of columns that have a unit, or a period.
     """
+    turns = {name: Turn.of(reference.table[name], period) for name, period in periodic.items()}
     found = []
     kinds: tuple[tuple[Literal["excess", "deficit"], float], ...] = (("excess", 1), ("deficit", -1))
     for kind, sign in kinds:
@@ -53,7 +64,7 @@ def regions(data: Side, reference: Side, units: Mapping[str, str]) -> tuple[Regi
             ratio=float(np.exp(bound)),
             expected=float(reference.weights[beyond].sum()),
             observed=int(np.count_nonzero(inside)),
-            ranges=_ranges(shown, data, units),
+            ranges=_ranges(shown, data, units, turns),
         )
         found.append((surprise, region))
     return tuple(region for _, region in sorted(found, key=lambda item: -item[0])[:1])
@@ -100,16 +111,19 @@ def _of(side: Side, which: NDArray[np.bool_]) -> Side:
     return Side(table, side.weights[which], side.f[which])
 
 
-def _ranges(inside: Side, data: Side, units: Mapping[str, str]) -> tuple[Range, ...]:
+def _ranges(
+    inside: Side, data: Side, units: Mapping[str, str], turns: Mapping[str, Turn]
+) -> tuple[Range, ...]:
     """Describe each column in a region; the one that sets it apart most comes first."""
     found = []
     for name, column in inside.table.items():
         if not np.isfinite(column).any():  # a carried column may have gaps
             continue
+        turn = turns.get(name)
         low, quarter, median, three, high = _quantiles(
-            column, inside.weights, (0.05, 0.25, 0.5, 0.75, 0.95)
+            column, inside.weights, (0.05, 0.25, 0.5, 0.75, 0.95), turn
         )
-        whole = _quantiles(data.table[name], data.weights, (0.05, 0.95))
+        whole = _quantiles(data.table[name], data.weights, (0.05, 0.95), turn)
         described = Range(
             column=name,
             unit=units.get(name, ""),
@@ -120,25 +134,66 @@ def _ranges(inside: Side, data: Side, units: Mapping[str, str]) -> tuple[Range, 
             high=high,
             overall=(whole[0], whole[1]),
         )
-        found.append((_distance(column, inside.weights, data.table[name]), described))
+        found.append((_distance(column, inside.weights, data.table[name], turn), described))
     return tuple(described for _, described in sorted(found, key=lambda item: -item[0]))
 
 
-def _distance(inside: NDArray[Any], weights: Floats, everywhere: NDArray[Any]) -> float:
-    """Kolmogorov-Smirnov distance between the events of a region and all events."""
+def _distance(
+    inside: NDArray[Any], weights: Floats, everywhere: NDArray[Any], turn: Turn | None
+) -> float:
+    """Kolmogorov-Smirnov distance between the events of a region and all events.
+
+    Of a periodic column it is Kuiper's, which does not depend on where the turn begins.
+    """
     known = np.isfinite(inside)
+    if turn is not None:
+        inside, everywhere = turn.within(inside), turn.within(everywhere)
     order = np.argsort(inside[known])
     x, share = inside[known][order], weights[known][order] / weights[known].sum()
     below = np.searchsorted(np.sort(everywhere), x) / len(everywhere)
     reached = np.cumsum(share)
+    if turn is not None:
+        return float((reached - below).max() + (below - (reached - share)).max())
     return float(np.maximum(np.abs(reached - below), np.abs(reached - share - below)).max())
 
 
-def _quantiles(column: NDArray[Any], weights: Floats, levels: tuple[float, ...]) -> list[float]:
+def _quantiles(
+    column: NDArray[Any], weights: Floats, levels: tuple[float, ...], turn: Turn | None
+) -> list[float]:
     """Weighted quantiles of what is finite."""
     known = np.isfinite(column)
-    values = column[known].astype(np.float64)
-    order = np.argsort(values)
-    reached = np.cumsum(weights[known][order])
+    values, weights = column[known].astype(np.float64), weights[known]
+    along = values
+    if turn is not None:
+        values = turn.within(values)
+        along = turn.around(values, weights)
+    order = np.argsort(along)
+    reached = np.cumsum(weights[order])
     places = np.searchsorted(reached, np.array(levels) * reached[-1])
     return [float(values[order][min(int(k), len(order) - 1)]) for k in places]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The turn in which the reference has the values of a periodic column."""
+
+    first: float
+    period: float
+
+    @classmethod
+    def of(cls, reference: NDArray[Any], period: float) -> Turn:
+        """Let it begin at half a period below 0, or at 0 if no value is negative."""
+        return cls(-period / 2 if reference.min() < 0 else 0.0, period)
+
+    def within(self, values: NDArray[Any]) -> Floats:
+        """Bring values into the turn; those inside keep every bit."""
+        found = values.astype(np.float64)
+        outside = (found < self.first) | (found > self.first + self.period)
+        found[outside] = self.first + (found[outside] - self.first) % self.period
+        return found
+
+    def around(self, values: Floats, weights: Floats) -> Floats:
+        """Count values from the point opposite to their mean, where there are fewest of them."""
+        mean = np.angle(np.sum(weights * np.exp(2j * np.pi / self.period * values)))
+        opposite = (mean / (2 * np.pi) - 0.5) * self.period
+        return np.asarray((values - opposite) % self.period)

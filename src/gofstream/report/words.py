@@ -145,6 +145,18 @@ def headline(record: Record) -> str:
     )
 
 
+def span_text(low: float, high: float, digits: int = 4) -> str:
+    """Write a range of what is measured; one that holds the end of a turn begins above its end.
+
+    Examples
+    --------
+    >>> span_text(1.0, 2.0), span_text(170.0, -170.0)
+    ('from 1 to 2', 'above 170 or below −170')
+    """
+    ends = number(low, digits), number(high, digits)
+    return "above {} or below {}".format(*ends) if low > high else "from {} to {}".format(*ends)
+
+
 def verdict(record: Record) -> str:
     """Say in one sentence how surprising the data are."""
     p = record.high if record.low == 0 else record.pvalue
