@@ -175,6 +175,22 @@ def test_claims_wait_for_each_other() -> None:
     assert budget.others(owners[0]) == 0
 
 
+def test_a_run_inside_another_does_not_wait_for_it() -> None:
+    """As when `progress` of a run that has claimed the whole budget tests something else."""
+    outer, inner = plan(1, 100_000, 60_000_000, with_scan=False), plan(2, 3000, 60_000_000)
+    done: list[int] = []
+
+    def nested() -> None:
+        with RunMemory() as memory, RunMemory() as second:
+            memory.shared(outer, 0.15)
+            done.append(second.shared(inner, 0.15)[1])
+
+    thread = threading.Thread(target=nested, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert done == [1]
+
+
 def test_a_refused_run_leaves_its_memory_to_others() -> None:
     """What it had claimed is released with it."""
     large, small = plan(1, 3000), plan(2, 3000)

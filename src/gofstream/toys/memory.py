@@ -35,13 +35,14 @@ class ProcessBudget:
 
     def __init__(self) -> None:
         self.turn = threading.Lock()
-        self._claims: dict[object, int] = {}
+        # Bytes, and the thread that waits for the run to end.
+        self._claims: dict[object, tuple[int, int]] = {}
         self._changed = threading.Condition()
 
     def claim(self, run: object, size: int, budget: int) -> None:
         """Set the claim of a run, as soon as all claims together are within the budget.
 
-        A run that is alone never waits.
+        A run that is alone, or with others of its own thread, never waits.
         """
 
         def fits() -> bool:
@@ -50,11 +51,11 @@ class ProcessBudget:
 
         with self._changed:
             self._changed.wait_for(fits)
-            self._claims[run] = size
+            self._claims[run] = size, threading.get_ident()
             self._changed.notify_all()
 
     def others(self, run: object) -> int:
-        """Sum the claims of all other runs."""
+        """Sum the claims of the runs of other threads."""
         with self._changed:
             return self._others(run)
 
@@ -65,7 +66,13 @@ class ProcessBudget:
             self._changed.notify_all()
 
     def _others(self, run: object) -> int:
-        return sum(size for owner, size in self._claims.items() if owner is not run)
+        # A run that is begun inside another, by its `progress` say, cannot wait for it.
+        here = threading.get_ident()
+        return sum(
+            size
+            for other, (size, thread) in self._claims.items()
+            if other is not run and thread != here
+        )
 
 
 process_budget = ProcessBudget()
