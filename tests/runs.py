@@ -76,9 +76,16 @@ class Run:
     path : where its store goes.
     names : of the first batches; others are called by their number.
     start : when the first batch arrives, in seconds since 1970.
+    reference_rows : how large the reference is said to be.
     """
 
-    def __init__(self, path: Path, names: tuple[str, ...] = (), start: float = 1.79e9) -> None:
+    def __init__(
+        self,
+        path: Path,
+        names: tuple[str, ...] = (),
+        start: float = 1.79e9,
+        reference_rows: int = 4000,
+    ) -> None:
         self.sample = reference()
         settings = Settings(n_centres=80, widths=WIDTHS)
         rng = np.random.default_rng(1)
@@ -87,6 +94,7 @@ class Run:
         self.start = start
         about = self.learner.about() | {
             "columns": list(COLUMNS),
+            "reference_rows": reference_rows,
             "epoch": 100,
             "window": WINDOW,
             "boundary": {"level": LEVEL, "alpha": 0.05, "sha256": "made up"},

@@ -172,33 +172,42 @@ def test_another_boundary_is_refused(boundary: Boundary, tmp_path: Path) -> None
             opened(path, SAT, other, **LENGTHS)
 
 
-def test_verdict(boundary: Boundary, run: list[Acknowledged], tmp_path: Path) -> None:
+def test_status(boundary: Boundary, run: list[Acknowledged], tmp_path: Path) -> None:
     """What the page and the terminal show, from the monitor as from a reader."""
     with opened(tmp_path / "run.gofs", SAT, boundary, **LENGTHS) as monitor:
-        empty = monitor.verdict()
-        assert (empty.latest, empty.step, empty.highest, empty.e_value) == (None, 0, None, None)
+        empty = monitor.status()
+        assert (empty.ledger.latest, empty.step, empty.highest, empty.e_value) == (
+            None,
+            0,
+            None,
+            None,
+        )
         assert not empty.above
         watched(monitor, stream(10))
-        found = monitor.verdict()
-        monitor.store.acknowledge(found.alarms[0].batch, by="shift", at=1.0)
-        seen = monitor.verdict()
+        found = monitor.status()
+        monitor.store.acknowledge(found.open_alarms[0].batch, by="shift", at=1.0)
+        seen = monitor.status()
     last = run[-1].entry
-    assert found.latest == last
+    assert found.ledger.latest == found.ledger.monitored == last
     assert found.step == 20 - 12
     assert found.highest is not None
     assert found.highest.u == max(s.u for s in last.statistics if s.u is not None)
-    assert found.level == boundary.level
+    assert found.facts.level == boundary.level
     assert found.above
     following = [s.t for s in last.statistics if s.family == "epoch next"]
     assert found.e_value is not None
     assert found.e_value.value == pytest.approx(np.mean(np.exp(np.array(following) / 2)))
-    assert found.e_value.rows_per_event == pytest.approx(4000 / (8 * NOMINAL))
+    assert found.e_value.rows_per_event == pytest.approx(4000 / (12 * NOMINAL))
     assert not found.e_value.trusted
-    assert len(found.alarms) == len(seen.alarms) + 1 == 2
-    assert found.states == {"learnt": 20, "unmonitored": 3, "skipped": 1}
+    assert len(found.open_alarms) == len(seen.open_alarms) + 1 == 2
+    assert found.ledger.states == {"learnt": 20, "unmonitored": 3, "skipped": 1}
     events = sum(done.entry.events for done in run)
-    assert (found.strategy, found.kept.events, found.kept.all_events) == ("sat", 0, 8 * events)
-    assert found.kept.models > 0
+    assert (found.facts.strategy, found.storage.events, found.storage.all_events) == (
+        "sat",
+        0,
+        8 * events,
+    )
+    assert found.storage.models > 0
     # Two widths: the sum on the reference, and of each of 12 batches a model and three numbers.
     ranks = [learner().features(width).rank for width in learner().widths]
-    assert found.kept.sums == sum(8 * (4000 + 12 * (rank + 3) + 4) for rank in ranks)
+    assert found.storage.sums == sum(8 * (4000 + 12 * (rank + 3) + 4) for rank in ranks)

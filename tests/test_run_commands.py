@@ -88,7 +88,8 @@ def test_inspect(
         "batches: 6 (4 learnt, 1 unmonitored, 1 skipped)",
         "last learnt: 6, b06; step 4 of epoch",
         "no boundary: nothing alarms",
-        "not to be trusted",
+        "e-value of next: none: ",
+        "and it takes 100",
         "kept, by `sat`: events 0 B of",
     ):
         assert line in out
@@ -119,7 +120,7 @@ def test_inspect_tells_of_alarms(
         store.append(rung, alarm=alarm, scan=reader.scan())
     code, out, _ = typed(monkeypatch, capsys, "inspect", "alarm.gofs")
     assert code == 0
-    assert "largest u: 4.25 (epoch next at width 0); the boundary is 3.5" in out
+    assert "largest u: 4.25 (epoch next, σ = 0.5); the boundary is 3.5" in out
     assert "alarm after batch 1: anomalous since batch 1" in out
 
 

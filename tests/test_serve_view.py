@@ -3,31 +3,44 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import math
 import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from starlette.requests import Request
 from starlette.types import Message
 from tests.runs import BEGINS, LEVEL, WINDOW, Run, reference
 
+from gofstream.cli import cli
+from gofstream.cli.live import picture
 from gofstream.cli.serve import serve
 from gofstream.errors import GofstreamError, InputError
+from gofstream.inference.sequential import EValue
 from gofstream.ratio.learner import Learner
 from gofstream.ratio.model import LogRatio
+from gofstream.report.run import kept_text, next_text, verdict
+from gofstream.report.words import e_text, number
 from gofstream.sample import Sample
 from gofstream.scan.where import FoundWindow, Place
 from gofstream.serve import app, feed, view, where
 from gofstream.serve.follower import Follower
 from gofstream.serve.guard import Access
 from gofstream.serve.inbox import Inbox, RefusedError
+from gofstream.serve.metrics import exposition
 from gofstream.settings import Settings
 from gofstream.stream.reader import Reader
 from gofstream.stream.rows import EVIDENCE, Alarm, Entry, Statistic
+from gofstream.stream.sources import Lag
+from gofstream.stream.status import Ledger, RunFacts, RunStatus, StorageBytes, run_status
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 ABOUT = {
@@ -36,7 +49,21 @@ ABOUT = {
     "nominal_expected": 10.0,
     "boundary": {"level": 4.0, "alpha": 0.05},
 }
-RUN = view.Run.of(ABOUT | {"retention": {"strategy": "sat", "batches": 0, "reservoir": False}})
+FACTS = RunFacts.of(ABOUT | {"retention": {"strategy": "sat", "batches": 0, "reservoir": False}})
+
+
+def status(
+    entry: Entry | None,
+    batches: int = 1,
+    alarms: Sequence[Alarm] = (),
+    facts: RunFacts = FACTS,
+    **changes: Any,
+) -> RunStatus:
+    """Make the status of a run whose last batch is given."""
+    ledger = Ledger({"learnt": batches}, 10, entry, entry, 0.0)
+    nothing = StorageBytes(0, 0, 0, 0, 0, 0)
+    made = RunStatus(facts, ledger, 1, None, None, (), tuple(alarms), nothing)
+    return replace(made, **changes)
 
 
 def learnt(number: int, u: float | None) -> Entry:
@@ -71,31 +98,94 @@ def test_verdict(
     batches: int, entry: Entry | None, alarms: list[Alarm], tone: str, says: str
 ) -> None:
     """One sentence for every way a run can stand."""
-    found = view.verdict(RUN, batches, entry, alarms)
-    assert found["tone"] == tone
-    assert says in found["sentence"]
+    found = verdict(status(entry, batches, alarms))
+    assert found.tone == tone
+    assert says in found.sentence
 
 
 def test_without_a_boundary_there_is_no_verdict() -> None:
     """It says so instead of calling anything calm."""
     about = {"retention": {"strategy": "one", "batches": 4, "reservoir": True}, "boundary": None}
-    run = view.Run.of(about)
-    assert run.kept == "of a reservoir of 4"
-    assert view.verdict(run, 1, learnt(1, None), [])["tone"] == "unwatched"
+    facts = RunFacts.of(about)
+    assert kept_text(facts) == "of a reservoir of 4"
+    assert verdict(status(learnt(1, None), facts=facts)).tone == "unwatched"
+
+
+def read_page(path: Path) -> tuple[RunStatus, dict[str, Any], dict[str, Any]]:
+    """Give the status, what the page is told, and what Prometheus is."""
+    follower = Follower(path)
+    change = follower.look()
+    follower.close()
+    assert change is not None
+    text = exposition(change.status, readable=True, waiting=None, pages=0)
+    numbers = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
+    return change.status, change.page, {name: float(value) for name, value in numbers}
+
+
+@pytest.mark.parametrize("rows", [1_000_000, 19_999_999, 20_000_000])
+def test_terminal_json_metrics_and_page_give_one_answer(
+    tmp_path: Path, rows: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same status after any batch, read by two ways; the same numbers in all four places.
+
+    Epochs have 200 000 events: 20 million reference rows are 100 for each, whichever batch it is.
+    """
+    path = tmp_path / "run.gofs"
+    with Run(path, reference_rows=rows) as run:
+        for count in (0, 1, 2, 36, 38, 41, 45):
+            run.add(count - run.store.head().batches)
+            with Reader(path) as reader:
+                found = run_status(reader)
+            assert read_page(path)[0] == found
+        run.alarm()
+        entries = run.store.entries()
+    found, page, metrics = read_page(path)
+    cli(["inspect", str(path), "--json"], standalone_mode=False)
+    content = json.loads(capsys.readouterr().out)
+    cli(["inspect", str(path)], standalone_mode=False)
+    inspected = capsys.readouterr().out
+    console = Console(file=io.StringIO(), width=500)
+    console.print(picture(found, [], Lag(0, 0.0, 0)))
+    terminal = console.file.getvalue()
+    last = entries[-1]
+    # METHOD: the mean of e^(t/2) over widths.
+    t = [s.t for s in last.statistics if s.family == "epoch next"]
+    e = sum(math.exp(each / 2) for each in t) / len(t)
+    if rows < 20_000_000:
+        assert content["e_value"] is page["evidence"]["e"] is None
+        assert "e-value of next: none: " in inspected
+    else:
+        assert content["e_value"] == pytest.approx(e, rel=1e-12)
+        assert page["evidence"]["e"] == number(e, 2)
+        assert f"e-value of next: {number(e, 2)}, of the epoch" in inspected
+    assert page["evidence"]["note"] in inspected
+    log_e = next(s.t for s in last.statistics if s.family == EVIDENCE)
+    assert content["scan_log_e_value"] == log_e
+    assert page["scan"]["e"] == e_text(log_e)
+    assert f"e-value of the scan: {e_text(log_e)} of the epoch" in inspected
+    u = max(s.u for s in last.statistics if s.u is not None)
+    assert content["highest"]["u"] == page["highest"] == metrics["gofstream_u_highest"] == u
+    assert f"largest u: {number(u, 3)} (" in inspected
+    assert content["level"] == page["boundary"] == metrics["gofstream_u_boundary"] == LEVEL
+    assert content["batches"] == page["batches"] == len(entries)
+    assert f"batches: {len(entries)} (" in inspected
+    for state, count in Counter(entry.state for entry in entries).items():
+        assert content["states"][state] == page["states"][state] == count
+        assert metrics[f'gofstream_batches_total{{state="{state}"}}'] == count
+        assert f"{count} {state}" in inspected
+        assert f"{count} {state}" in terminal
+    events = sum(entry.events for entry in entries)
+    assert content["events"] == metrics["gofstream_events_total"] == events
+    assert len(content["alarms"]) == page["open"] == metrics["gofstream_alarms_open"] == 1
+    for text in (inspected, terminal):
+        assert "{head}. {sentence}".format(**page["verdict"]) in text
 
 
 def test_e_value_and_storage() -> None:
-    """Against the formulas of METHOD, number by number; no e-value where it cannot be trusted."""
-    t = [4.6, -2.0, 70.0]
-    statistics = tuple(Statistic("epoch next", i, each) for i, each in enumerate(t))
-    entry = Entry(1, "a", "", 0.0, 1, 1.0, statistics=statistics)
-    mean = sum(math.exp(each / 2) for each in t) / 3
-    # Epochs of 50 batches with 10 events each: 100 rows for each event are 50 000.
-    large, small = (replace(RUN, reference_rows=rows) for rows in (50_000, 49_999))
-    assert view.evidence(large, entry)["e"] == pytest.approx(mean, rel=1e-12)
-    assert view.evidence(small, entry)["e"] is None
-    assert "and it takes 100" in view.evidence(small, entry)["note"]
-    assert view.evidence(large, learnt(1, 1.0))["e"] is None
+    """Without statistics there is no e-value; bytes against the formulas of METHOD."""
+    assert next_text(status(None)) == (None, "of the epoch")
+    small = status(learnt(1, 1.0), e_value=EValue(0.0, 200.0))
+    assert next_text(small)[0] == "0"
     kept = view.strategies(rows=6000, batches=3, columns=5, model=1000.0, sums=77, scan=99)
     whole, some = 3000 + 8 * 5 * 6000, 3000 + 8 * 5 * 2000
     assert kept == {"all": whole, "one": some, "sat": 77, "scan": 99}
@@ -103,18 +193,19 @@ def test_e_value_and_storage() -> None:
 
 def test_scan() -> None:
     """The e-value in words, and the windows; why there is none, where there is none."""
-    entry = Entry(1, "a", "", 0.0, 1, 1.0, statistics=(Statistic(EVIDENCE, 0, math.log(34.6)),))
     window = FoundWindow("excess", "bump", (Place("m", 1.0, 2.5),), 31, 9.68, 17.2, 21.4)
-    run = replace(RUN, scanned=True)
-    found = view.scan(run, entry, (window,))
+    facts = replace(FACTS, scanned=True)
+    found = view.scan(
+        status(None, facts=facts, evidence=math.log(34.6), windows=(window,)),
+    )
     assert found["e"] == "35"
     assert "reaches 20 with probability 5\N{NO-BREAK SPACE}% at most" in found["note"]
     assert replace(window, places=()).where == "everywhere"
     assert found["windows"] == [
         {"kind": "excess", "where": "m from 1 to 2.5", "observed": 31, "expected": 9.68, "t": 21.4}
     ]
-    assert view.scan(run, learnt(1, 1.0), ())["e"] is None
-    assert "without a scan" in view.scan(replace(RUN, scanned=False), None, ())["note"]
+    assert view.scan(status(learnt(1, 1.0), facts=facts))["e"] is None
+    assert "without a scan" in view.scan(status(None))["note"]
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (2, 0, 3, 1)])
@@ -235,10 +326,10 @@ def test_follower_tells_each_row_once(tmp_path: Path) -> None:
         assert change is not None
         assert not change.fresh
         assert [row["n"] for _, row in change.rows] == [6, 7]
-        assert change.now["boundary"] == LEVEL
+        assert change.page["boundary"] == LEVEL
         entries = run.store.entries()
-    assert change.now["events"] == sum(entry.events for entry in entries)
-    assert change.rows[-1][1]["total"] == change.now["events"]
+    assert change.status.ledger.events == sum(entry.events for entry in entries)
+    assert change.rows[-1][1]["total"] == change.status.ledger.events
     follower.close()
     content = path.read_bytes()
     path.write_bytes(content[:5000])
@@ -261,7 +352,7 @@ def test_a_page_that_does_not_listen_is_sent_away(tmp_path: Path) -> None:
             run.add(1)
             told = feed.Feed(path)
             looking = asyncio.create_task(told.run())
-            while not told.now:
+            while not told.page:
                 await asyncio.sleep(0.01)
             deaf, keen = told.follow(""), told.follow("")
             await anext(deaf)

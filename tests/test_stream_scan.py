@@ -118,7 +118,7 @@ def test_windows_hold_what_they_say(path: Path) -> None:
             monitor.apply(monitor.learn(f"b{number}", Sample.from_array(values), None, 0.0))
     with opened(path) as monitor:  # again, from what the store keeps
         monitor.apply(monitor.learn("b3", Sample.from_array(batches[3]), None, 0.0))
-        windows = monitor.verdict().windows
+        windows = monitor.status().windows
         scans = monitor.position.scans
     assert windows
     for window in windows:
@@ -141,19 +141,19 @@ def test_windows_hold_what_they_say(path: Path) -> None:
 
 
 def test_an_anomaly_is_told_with_its_place(path: Path) -> None:
-    """The verdict has the e-value of the epoch and its windows; a peak of 25 events around 6."""
+    """The status has the e-value of the epoch and its windows; a peak of 25 events around 6."""
     rng = np.random.default_rng(1)
     with opened(path) as monitor:
-        empty = monitor.verdict()
-        assert (empty.evidence, empty.windows, empty.kept.scan) == (None, (), 0)
+        empty = monitor.status()
+        assert (empty.evidence, empty.windows, empty.storage.scan) == (None, (), 0)
         peak = np.append(batch(1).values, rng.normal(6.0, 0.1, 25))[:, None]
         done = monitor.apply(monitor.learn("b1", Sample.from_array(peak), None, 0.0))
-        found = monitor.verdict()
+        found = monitor.status()
     with Reader(path) as reader:
         kept = reader.scan()
     assert kept is not None
     assert found.evidence == {s.family: s.t for s in done.entry.statistics}[EVIDENCE] > np.log(1e6)
-    assert found.kept.scan == len(kept.epoch) + len(kept.run)
+    assert found.storage.scan == len(kept.epoch) + len(kept.run)
     best = found.windows[0]
     assert best.kind == "excess"
     assert best.observed >= 25
@@ -161,7 +161,7 @@ def test_an_anomaly_is_told_with_its_place(path: Path) -> None:
     assert low is not None
     assert 5.0 < low < 6.0
     text = standing(found)
-    assert "scan: e-value " in text
+    assert "e-value of the scan: " in text
     assert f"scan: {best}" in text
 
 
@@ -202,7 +202,7 @@ def test_a_run_from_before_the_scan_goes_on_without(
         assert monitor.position.scans is None
         for given in offers()[6:]:
             offer(monitor, given)
-        assert monitor.verdict().evidence is None
+        assert monitor.status().evidence is None
     new = tmp_path / "new.gofs"
     with opened(new) as monitor:
         for given in offers():

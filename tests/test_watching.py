@@ -627,7 +627,7 @@ def test_a_store_moved_or_removed_loses_no_batch(
 
 
 def test_a_terminal_shows_the_run(tmp_path: Path, learner: Learner) -> None:
-    """The picture has the verdict, the batches and what waits; names are text."""
+    """The picture says how the run stands, and has the batches and what waits; names are text."""
     from io import StringIO
 
     from rich.console import Console
@@ -640,11 +640,11 @@ def test_a_terminal_shows_the_run(tmp_path: Path, learner: Learner) -> None:
     with Monitor.open(
         tmp_path / "run", learner, None, Retention("sat"), epoch=10, window=2
     ) as monitor:
-        picture = live.picture(monitor.verdict(), seen, Lag(3, 12.0, 1))
+        picture = live.picture(monitor.status(), seen, Lag(3, 12.0, 1))
     console = Console(file=StringIO(), width=100)
     console.print(picture)
     shown = console.file.getvalue()
-    assert "watching, without alarms" in shown
+    assert "No alarms. This run has no boundary" in shown
     assert "[red]run-1" in shown
     assert "3 waiting, the oldest 12 s" in shown
     assert time.time() - seen[0].entry.arrived < 60

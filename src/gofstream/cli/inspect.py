@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from gofstream.report.run import standing
 from gofstream.report.text import summary
 from gofstream.stream.reader import Reader
 from gofstream.stream.schema import APPLICATION_ID
-from gofstream.stream.verdict import verdict
+from gofstream.stream.status import run_status
 from gofstream.stream.verify import verify
 
 _SQLITE = b"SQLite format 3\0"
@@ -48,9 +47,9 @@ def _content(file: Path, start: bytes, validate: bool) -> tuple[str, str, Any]:
         with Reader(file) as reader, reader.snapshot():
             if validate:
                 verify(reader)
-            about, now = reader.about(), verdict(reader)
+            about, status = reader.about(), run_status(reader)
         lines = [f"{key}: {json.dumps(value)}" for key, value in about.items()]
-        return "store of a run", "\n".join([*lines, standing(now)]), about | asdict(now)
+        return "store of a run", "\n".join([*lines, standing(status)]), about | status.to_json()
     if start.startswith(_SQLITE):
         about = describe_null(file)
         lines = [f"{key}: {json.dumps(value)}" for key, value in about.items()]

@@ -13,11 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from gofstream.cli.options import Running
+from gofstream.report.run import verdict
 from gofstream.stream.merge import remark
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.rows import Entry
 from gofstream.stream.sources import Lag
-from gofstream.stream.verdict import Verdict
+from gofstream.stream.status import RunStatus
 
 #: Batches that a terminal shows, and the least time between two pictures, in seconds.
 SHOWN, PAUSE = 10, 0.25
@@ -60,12 +61,12 @@ class Screen:
         if self._live is None or (not self._stale and time.monotonic() - self._drawn < 1):
             return
         if self._stale:
-            self._verdict = self._monitor.verdict()
-        self._live.update(picture(self._verdict, self._latest, lag), refresh=True)
+            self._status = self._monitor.status()
+        self._live.update(picture(self._status, self._latest, lag), refresh=True)
         self._drawn, self._stale = time.monotonic(), False
 
 
-def picture(verdict: Verdict, latest: Iterable[Acknowledged], lag: Lag) -> RenderableType:
+def picture(status: RunStatus, latest: Iterable[Acknowledged], lag: Lag) -> RenderableType:
     """Draw how a run stands."""
     table = Table("batch", "name", "events", "state", "largest u", "note", box=None, pad_edge=False)
     for done in latest:
@@ -79,23 +80,15 @@ def picture(verdict: Verdict, latest: Iterable[Acknowledged], lag: Lag) -> Rende
             Text(remark(entry), overflow="ellipsis", no_wrap=True),
             style="bold red" if done.alarm is not None else "" if done.new else "dim",
         )
-    states = ", ".join(f"{count} {state}" for state, count in verdict.states.items())
+    states = ", ".join(f"{count} {state}" for state, count in status.ledger.states.items())
     waiting = f"{lag.waiting} waiting" + (f", the oldest {lag.oldest:.0f} s" * bool(lag.waiting))
-    return Group(_sentence(verdict), Text(f"{states or 'no batch yet'}; {waiting}"), table)
+    return Group(_sentence(status), Text(f"{states or 'no batch yet'}; {waiting}"), table)
 
 
-def _sentence(verdict: Verdict) -> Text:
-    if verdict.alarms:
-        first = verdict.alarms[0]
-        return Text(
-            f"ALARM after batch {first.batch}: the data differ from the reference since batch "
-            f"{first.since} or so",
-            style="bold red",
-        )
-    if verdict.highest is None or verdict.highest.u is None:
-        return Text("watching" if verdict.level is not None else "watching, without alarms")
-    u, level = verdict.highest.u, verdict.level or 0.0
-    return Text(f"as expected: largest u {u:.1f}, alarm above {level:.1f}", style="green")
+def _sentence(status: RunStatus) -> Text:
+    found = verdict(status)
+    styles = {"alarm": "bold red", "seen": "red", "calm": "green"}
+    return Text(f"{found.head}. {found.sentence}", style=styles.get(found.tone, ""))
 
 
 def _line(done: Acknowledged, lag: Lag) -> str:

@@ -294,13 +294,6 @@ class EValue:
         """Whether the reference is large enough for the number to mean what it should."""
         return self.rows_per_event >= TRUSTED_ROWS
 
-    def __str__(self) -> str:
-        """Write the number, with what it rests on."""
-        rows = f"{self.rows_per_event:.3g} reference rows for each event of the epoch"
-        if self.trusted:
-            return f"e-value {self.value:.3g} ({rows})"
-        return f"e-value {self.value:.3g}, not to be trusted ({rows}; it takes {TRUSTED_ROWS})"
-
 
 def e_value(following: ArrayLike, n_reference: int, n_data: float) -> EValue:
     """Turn `next` of the epoch into an e-value: the mean of e^{t/2} over widths is one too.
@@ -313,8 +306,9 @@ def e_value(following: ArrayLike, n_reference: int, n_data: float) -> EValue:
 
     Examples
     --------
-    >>> print(e_value([4.6, -2.0], 200_000, 1000))
-    e-value 5.17 (200 reference rows for each event of the epoch)
+    >>> found = e_value([4.6, -2.0], 200_000, 1000)
+    >>> round(found.value, 2), found.rows_per_event, found.trusted
+    (5.17, 200.0, True)
     """
     # More than e^700 is no more than a number can say.
     halves = np.minimum(np.asarray(following, dtype=np.float64) / 2, 700.0)

@@ -157,18 +157,19 @@ class Server:
     async def metrics(self, request: Request) -> Response:
         """Answer Prometheus."""
         feed = self.feed
-        readable = feed.store_status == "ok"
-        text = exposition(feed.now, readable=readable, waiting=feed.waiting, pages=feed.pages)
+        readable = feed.store_health == "ok"
+        text = exposition(feed.status, readable=readable, waiting=feed.waiting, pages=feed.pages)
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
 
     async def health(self, request: Request) -> Response:
         """Say whether the store is read and batches can be written, and how old the last one is."""
-        status, arrived = self.feed.status, self.feed.now.get("arrived")
+        health, status = self.feed.health, self.feed.status
+        arrived = None if status is None else status.ledger.arrived
         content = {
-            "status": status,
+            "status": health,
             "age": None if arrived is None else round(time.time() - arrived, 3),
         }
-        return JSONResponse(content, 200 if status == "ok" else 503)
+        return JSONResponse(content, 200 if health == "ok" else 503)
 
     def _check_token(self, request: Request) -> None:
         if self.access.token is None:

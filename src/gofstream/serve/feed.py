@@ -19,6 +19,7 @@ from gofstream.sample import Sample
 from gofstream.serve import where
 from gofstream.serve.follower import HISTORY, PAGE, Change, Follower
 from gofstream.serve.inbox import count_waiting
+from gofstream.stream.status import RunStatus
 
 T = TypeVar("T")
 
@@ -63,8 +64,9 @@ class Feed:
         #: Batches in the inbox, if there is one.
         self.waiting: int | None = None
         self.reference = reference
-        #: How the run stands; empty before the first look.
-        self.now: dict[str, Any] = {}
+        #: How the run stands, and what the page shows of that; nothing before the first look.
+        self.status: RunStatus | None = None
+        self.page: dict[str, Any] = {}
         #: Pages that are open.
         self.pages = 0
         #: Why the store cannot be read, if it cannot.
@@ -101,7 +103,7 @@ class Feed:
             self._thread.shutdown()
 
     @property
-    def store_status(self) -> str:
+    def store_health(self) -> str:
         """How well the store can be shown: "ok", or what is wrong."""
         if not self.running:
             return "starting" if not self._stopped.is_set() else "reading of the store has ended"
@@ -109,12 +111,12 @@ class Feed:
             return f"store not read for {since:.0f} s"
         if self.trouble:
             return "store unreadable"
-        return "ok" if self.now else "starting"
+        return "ok" if self.page else "starting"
 
     @property
-    def status(self) -> str:
+    def health(self) -> str:
         """How well the server works: "ok", or what is wrong."""
-        return self.full or "ok" if self.store_status == "ok" else self.store_status
+        return self.full or "ok" if self.store_health == "ok" else self.store_health
 
     def stop(self) -> None:
         """Send all pages away; they come back by themselves if there is a server again."""
@@ -182,7 +184,7 @@ class Feed:
         if change.fresh:
             self._rows.clear()
         self._rows.extend(change.rows)
-        self.now, self._whole = change.now, None
+        self.status, self.page, self._whole = change.status, change.page, None
         if change.fresh:
             self._tell(self._all())
         else:
@@ -194,7 +196,7 @@ class Feed:
 
     def _since(self, mark: str) -> bytes:
         """Give what came after a mark; everything to a page of another run, or far behind."""
-        if not self.now:
+        if not self.page:
             return b""
         text = mark.partition("-")[0]
         first = self._rows[0][1]["n"] if self._rows else 0
@@ -212,7 +214,7 @@ class Feed:
         return self._whole
 
     def _update(self, rows: list[dict[str, Any]], *, fresh: bool) -> bytes:
-        content = {"fresh": fresh, "rows": rows, "now": self.now, **self._beat()}
+        content = {"fresh": fresh, "rows": rows, "now": self.page, **self._beat()}
         return _message("update", content, self._mark)
 
     def _beat(self) -> dict[str, Any]:
@@ -230,7 +232,7 @@ class Feed:
         """Compute the learnt ratio after new batches, seldom enough to leave the learner alone."""
         while not self._stopped.is_set():
             took = 0.0
-            wanted = (self.now.get("learnt") or 0, self.now.get("width") or 0)
+            wanted = (self.page.get("learnt") or 0, self.page.get("width") or 0)
             if wanted[0] and wanted != self._where_of:
                 start = time.monotonic()
                 await self._locate(*wanted)
@@ -240,7 +242,7 @@ class Feed:
     async def _locate(self, last: int, width: int) -> None:
         self._where_of = (last, width)
         try:
-            count = self.now["window"] or PAGE
+            count = self.page["window"] or PAGE
             kept = await self.in_thread(lambda: self.follower.models(last, count))
             found = await asyncio.to_thread(where.describe, kept, width, self.reference)
         except GofstreamError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from itertools import islice
@@ -11,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from gofstream.errors import StoppedError
-from gofstream.scan.where import windows_from_json
+from gofstream.report.run import kept_text
 from gofstream.serve import view
 from gofstream.stream.reader import Reader
-from gofstream.stream.rows import Entry, Head
+from gofstream.stream.rows import Entry, State
+from gofstream.stream.status import Ledger, RunFacts, RunStatus, status_of
 
 #: Batches whose curves are shown; older ones are in the table, page by page.
 HISTORY = 2000
@@ -22,8 +22,6 @@ HISTORY = 2000
 PAGE = 25
 #: Entries read at a time, so that a long ledger does not keep the writer's log from being cut.
 CHUNK = 500
-#: Seconds between two readings of the running sums, which may be large.
-SUMS_EVERY = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +32,33 @@ class Change:
     ----------
     fresh : whether the rows replace all that were there: the first look, or another file.
     rows : new rows with their marks, which no other batch of any run has.
-    now : how the run stands.
+    status : how the run stands.
+    page : what the page shows of that.
     """
 
     fresh: bool
     rows: list[tuple[str, dict[str, Any]]]
-    now: dict[str, Any]
+    status: RunStatus
+    page: dict[str, Any]
 
 
 @dataclass(slots=True)
 class _Known:
     """What was gathered from one file so far."""
 
-    run: view.Run
+    facts: RunFacts
     rows: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=HISTORY))
-    states: Counter[str] = field(default_factory=Counter)
+    states: Counter[State] = field(default_factory=Counter)
     events: int = 0
     learnt: int = 0
-    last: Entry | None = None
-    sums: int | None = None
-    sums_of: int = 0
-    sums_read: float = -SUMS_EVERY
+    latest: Entry | None = None
+    monitored: Entry | None = None
     model: float = 0.0
+
+    def ledger(self) -> Ledger:
+        """Tell what is counted over all batches."""
+        arrived = self.rows[-1]["arrived"] if self.rows else None
+        return Ledger(dict(self.states), self.events, self.latest, self.monitored, arrived)
 
 
 class Follower:
@@ -87,14 +90,15 @@ class Follower:
             if version == self._version and self._known is not None:
                 return None
             fresh = self._known is None
-            known = self._known or _Known(view.Run.of(reader.about()))
+            known = self._known or _Known(RunFacts.of(reader.about()))
             rows = self._read(reader, known)
-            now = self._now(reader, known)
+            status = status_of(reader, known.facts, known.ledger())
+            page = self._page(reader, known, status)
         except BaseException:
             self.close()
             raise
         self._known, self._version = known, version
-        return Change(fresh, rows, now)
+        return Change(fresh, rows, status, page)
 
     def page(self, before: int) -> list[dict[str, Any]]:
         """Give the rows of a page of the table: those before a batch, the latest first."""
@@ -146,68 +150,41 @@ class Follower:
             for entry, _, _, own in sealed:
                 known.states[entry.state] += 1
                 known.events += entry.events
-                if entry.statistics:
-                    known.learnt, known.last = known.learnt + 1, entry
+                if entry.state in ("learnt", "unmonitored"):
+                    known.learnt, known.latest = known.learnt + 1, entry
+                if entry.state == "learnt":
+                    known.monitored = entry
                 one = view.row(entry, known.events)
                 known.rows.append(one)
                 rows.append((f"{entry.number}-{own.hex()[:16]}", one))
             done = upto
         return list(rows)
 
-    def _now(self, reader: Reader, known: _Known) -> dict[str, Any]:
+    def _page(self, reader: Reader, known: _Known, status: RunStatus) -> dict[str, Any]:
+        """Give what the page shows beside the batches."""
         with reader.snapshot():
-            head, alarms = reader.head(), reader.alarms()
-            self._weigh(reader, known, head)
-            scan = reader.scan() if known.run.scanned else None
-        run, last = known.run, known.last
-        batches, top = known.states.total(), None if last is None else last.highest
-        unseen = [alarm for alarm in alarms if alarm.acknowledged is None]
-        return {
+            latest = known.latest
+            if latest is not None and latest.number > reader.head().dropped and not known.model:
+                known.model = float(sum(map(len, reader.models(latest.number).values())))
+            scan = reader.scan() if known.facts.scanned else None
+        columns, storage = len(known.facts.columns), status.storage
+        return view.page(status) | {
             "store": self.path.name,
-            "verdict": view.verdict(run, batches, last, alarms),
-            "alarms": view.listed(run, alarms),
-            "rung": len(alarms),
-            "open": len(unseen),
-            "since": unseen[0].since if unseen else None,
-            "batches": batches,
-            "states": dict(known.states),
-            "events": known.events,
-            "arrived": known.rows[-1]["arrived"] if known.rows else None,
-            "widths": view.by_width(run, last),
-            "highest": None if top is None else top.u,
-            "width": None if top is None else top.width,
-            "learnt": None if last is None else last.number,
-            "boundary": run.level,
-            "epoch": run.epoch,
-            "window": run.window,
-            "evidence": view.evidence(run, last),
-            "scan": view.scan(run, last, () if scan is None else windows_from_json(scan.windows)),
             "rate": view.rate(known.rows),
-            "storage": self._storage(known, head, None if scan is None else len(scan.run)),
-        }
-
-    def _weigh(self, reader: Reader, known: _Known, head: Head) -> None:
-        """See how large the models of a batch and the running sums are."""
-        if known.last is not None and known.last.number > head.dropped and not known.model:
-            known.model = float(sum(map(len, reader.models(known.last.number).values())))
-        due = time.monotonic() - known.sums_read >= SUMS_EVERY
-        if head.checkpoint != known.sums_of and due:
-            checkpoint = reader.checkpoint()
-            arrays = {} if checkpoint is None else checkpoint.arrays
-            known.sums = sum(map(len, arrays.values()))
-            known.sums_of, known.sums_read = head.checkpoint, time.monotonic()
-
-    def _storage(self, known: _Known, head: Head, scan: int | None) -> dict[str, Any]:
-        log = self.path.with_name(self.path.name + "-wal")
-        columns = len(known.run.columns)
-        return {
-            "file": self.path.stat().st_size + (log.stat().st_size if log.exists() else 0),
-            "models": head.model_bytes,
-            "events": head.event_bytes,
-            "kept": known.run.kept,
-            "model": known.model,
-            "columns": columns,
-            "strategies": view.strategies(
-                known.events, known.learnt, columns, known.model, known.sums, scan
-            ),
+            "storage": {
+                "file": storage.file,
+                "models": storage.models,
+                "events": storage.events,
+                "kept": kept_text(known.facts),
+                "model": known.model,
+                "columns": columns,
+                "strategies": view.strategies(
+                    known.events,
+                    known.learnt,
+                    columns,
+                    known.model,
+                    storage.sums,
+                    None if scan is None else len(scan.run),
+                ),
+            },
         }

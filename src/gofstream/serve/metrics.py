@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from gofstream.stream.rows import STATES
+from gofstream.stream.status import RunStatus
 
 #: Name, kind, and what it is.
 _MEANING = {
@@ -14,7 +12,7 @@ _MEANING = {
     "gofstream_events_total": ("counter", "Events of all batches."),
     "gofstream_alarms_total": ("counter", "Alarms that rang."),
     "gofstream_alarms_open": ("gauge", "Alarms that nobody acknowledged."),
-    "gofstream_u_highest": ("gauge", "Largest u after the last batch."),
+    "gofstream_u_highest": ("gauge", "Largest u after the last monitored batch."),
     "gofstream_u_boundary": ("gauge", "Boundary beyond which u alarms."),
     "gofstream_last_batch_timestamp_seconds": ("gauge", "When the last batch arrived."),
     "gofstream_inbox_files": ("gauge", "Batches that wait in the inbox."),
@@ -23,19 +21,19 @@ _MEANING = {
 }
 
 
-def exposition(now: Mapping[str, Any], *, readable: bool, waiting: int | None, pages: int) -> str:
+def exposition(status: RunStatus | None, *, readable: bool, waiting: int | None, pages: int) -> str:
     """Write the metrics as Prometheus reads them; what is not known is left out.
 
     Parameters
     ----------
-    now : how the run stands; empty if the store was never read.
+    status : how the run stands; None if the store was never read.
     readable : whether the store can be read at the moment.
     waiting : files in the inbox, if there is one.
     pages : open pages.
 
     Examples
     --------
-    >>> print(exposition({}, readable=False, waiting=None, pages=0))
+    >>> print(exposition(None, readable=False, waiting=None, pages=0))
     # HELP gofstream_store_readable Whether the store could be read.
     # TYPE gofstream_store_readable gauge
     gofstream_store_readable 0
@@ -49,20 +47,22 @@ def exposition(now: Mapping[str, Any], *, readable: bool, waiting: int | None, p
         "gofstream_inbox_files": [("", waiting)],
         "gofstream_pages": [("", pages)],
     }
-    if now:
-        storage = now["storage"]
+    if status is not None:
+        ledger, storage, top = status.ledger, status.storage, status.highest
         values |= {
             "gofstream_batches_total": [
-                (f'{{state="{state}"}}', now["states"].get(state, 0)) for state in STATES
+                (f'{{state="{state}"}}', ledger.states.get(state, 0)) for state in STATES
             ],
-            "gofstream_events_total": [("", now["events"])],
-            "gofstream_alarms_total": [("", now["rung"])],
-            "gofstream_alarms_open": [("", now["open"])],
-            "gofstream_u_highest": [("", now["highest"])],
-            "gofstream_u_boundary": [("", now["boundary"])],
-            "gofstream_last_batch_timestamp_seconds": [("", now["arrived"])],
+            "gofstream_events_total": [("", ledger.events)],
+            "gofstream_alarms_total": [("", len(status.alarms))],
+            "gofstream_alarms_open": [("", len(status.open_alarms))],
+            "gofstream_u_highest": [("", None if top is None else top.u)],
+            "gofstream_u_boundary": [("", status.facts.level)],
+            "gofstream_last_batch_timestamp_seconds": [("", ledger.arrived)],
             "gofstream_store_bytes": [
-                (f'{{part="{part}"}}', storage[part]) for part in ("models", "events", "file")
+                ('{part="models"}', storage.models),
+                ('{part="events"}', storage.events),
+                ('{part="file"}', storage.file),
             ],
         }
     lines = []

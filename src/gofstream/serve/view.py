@@ -3,78 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from gofstream.inference.scale import FAMILIES
-from gofstream.inference.sequential import TRUSTED_ROWS, e_value
-from gofstream.report.words import e_text, number, p_text
-from gofstream.scan.where import FoundWindow
+from gofstream.report.run import next_text, verdict, width_text
+from gofstream.report.words import e_text, number
 from gofstream.stream.merge import remark
 from gofstream.stream.rows import Alarm, Entry
-from gofstream.stream.scanning import is_scanned, scan_evidence
+from gofstream.stream.status import RunFacts, RunStatus
 
 #: Alarms that are listed, the latest first.
 LISTED = 20
 #: Batches over which the rate is taken.
 RECENT = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What a run is about, as far as the page needs it.
-
-    Attributes
-    ----------
-    widths : σ by index.
-    columns : names of what is tested.
-    epoch, window : H and K, in batches.
-    nominal : N(R) of a batch.
-    reference_rows : how large the reference is.
-    level, alpha : the boundary, and how often an epoch crosses it by chance; None without one.
-    kept : whose events are kept, in words.
-    scanned : whether it has a scan.
-    """
-
-    widths: tuple[float, ...]
-    columns: tuple[str, ...]
-    epoch: int | None
-    window: int | None
-    nominal: float | None
-    reference_rows: int | None
-    level: float | None
-    alpha: float | None
-    kept: str
-    scanned: bool
-
-    @classmethod
-    def of(cls, about: Mapping[str, Any]) -> Run:
-        """Take it from what a store says it is about; a field that is not there is left out."""
-        boundary = about.get("boundary") or {}
-        retention = about["retention"]
-        which = "a reservoir of" if retention["reservoir"] else "the last"
-        kept = {
-            "all": "of every batch",
-            "one": f"of {which} {retention['batches']}",
-            "sat": "of no batch",
-        }
-        return cls(
-            tuple(about.get("widths", ())),
-            tuple(about.get("columns", ())),
-            about.get("epoch"),
-            about.get("window"),
-            about.get("nominal_expected"),
-            about.get("reference_rows"),
-            boundary.get("level"),
-            boundary.get("alpha"),
-            kept[retention["strategy"]],
-            is_scanned(about),
-        )
-
-    def width(self, index: int) -> str:
-        """Write a width; by its index if the run does not say what it is."""
-        known = 0 <= index < len(self.widths)
-        return f"σ = {number(self.widths[index], 3)}" if known else f"width {index}"
 
 
 def row(entry: Entry, total: int) -> dict[str, Any]:
@@ -115,63 +57,53 @@ def row(entry: Entry, total: int) -> dict[str, Any]:
     }
 
 
-def by_width(run: Run, entry: Entry | None) -> dict[str, Any]:
+def page(status: RunStatus) -> dict[str, Any]:
+    """Give what the page shows of a run beside its batches."""
+    facts, ledger, top = status.facts, status.ledger, status.highest
+    opened = status.open_alarms
+    e, note = next_text(status)
+    return {
+        "verdict": verdict(status)._asdict(),
+        "alarms": listed(facts, status.alarms),
+        "rung": len(status.alarms),
+        "open": len(opened),
+        "since": opened[0].since if opened else None,
+        "batches": status.batches,
+        "states": dict(ledger.states),
+        "arrived": ledger.arrived,
+        "widths": by_width(facts, ledger.latest),
+        "highest": None if top is None else top.u,
+        "width": None if top is None else top.width,
+        "learnt": None if ledger.latest is None else ledger.latest.number,
+        "boundary": facts.level,
+        "window": facts.window,
+        "evidence": {"e": e, "note": note},
+        "scan": scan(status),
+    }
+
+
+def by_width(facts: RunFacts, entry: Entry | None) -> dict[str, Any]:
     """Give u of every family at every width after a batch."""
     known = {} if entry is None else {(s.family, s.width): s.u for s in entry.statistics}
     return {
         "n": None if entry is None else entry.number,
-        "sigma": [number(width, 3) for width in run.widths],
-        "u": [[known.get((family, i)) for i in range(len(run.widths))] for family in FAMILIES],
+        "sigma": [number(width, 3) for width in facts.widths],
+        "u": [[known.get((family, i)) for i in range(len(facts.widths))] for family in FAMILIES],
     }
 
 
-def evidence(run: Run, entry: Entry | None) -> dict[str, Any]:
-    """Give the e-value of the epoch, if the reference is large enough for it to be one.
-
-    Parameters
-    ----------
-    entry : the last batch with statistics.
-
-    Returns
-    -------
-    dict
-        ``e``, None where there is none to be trusted, and a ``note``.
-    """
-    t = [] if entry is None else [s.t for s in entry.statistics if s.family == "epoch next"]
-    if not t or run.epoch is None or run.nominal is None or run.reference_rows is None:
-        return {"e": None, "note": "of the epoch"}
-    # A whole epoch, so that it is trusted from the beginning to the end, or not at all.
-    found = e_value(t, run.reference_rows, run.epoch * run.nominal)
-    if not found.trusted:
-        rows = f"{number(found.rows_per_event, 2)} reference rows for each event of an epoch"
-        return {"e": None, "note": f"none: {rows}, and it takes {TRUSTED_ROWS}"}
-    return {"e": found.value, "note": "of the epoch; may be looked at any time"}
-
-
-def scan(run: Run, entry: Entry | None, windows: Sequence[FoundWindow]) -> dict[str, Any]:
-    """Give the e-value of the epoch's scan, and where it found most.
-
-    Parameters
-    ----------
-    entry : the last batch with statistics.
-    windows : of the epoch, the best first.
-
-    Returns
-    -------
-    dict
-        ``e`` in words, None where there is none; a ``note``; and ``windows``.
-    """
-    found = None if entry is None else scan_evidence(entry)
+def scan(status: RunStatus) -> dict[str, Any]:
+    """Give the e-value of the epoch's scan in words, a note, and where it found most."""
     note = (
         "of the epoch; may be looked at any time: a nominal epoch's reaches 20 with probability "
         "5\N{NO-BREAK SPACE}% at most"
     )
-    if not run.scanned:
+    if not status.facts.scanned:
         note = "this run was begun without a scan"
-    elif found is None:
+    elif status.evidence is None:
         note = "none yet; or none for a weighted reference, or for batches that may be empty"
     return {
-        "e": None if found is None else e_text(found),
+        "e": None if status.evidence is None else e_text(status.evidence),
         "note": note,
         "windows": [
             {
@@ -181,87 +113,15 @@ def scan(run: Run, entry: Entry | None, windows: Sequence[FoundWindow]) -> dict[
                 "expected": window.expected,
                 "t": window.t,
             }
-            for window in windows
+            for window in status.windows
         ],
     }
 
 
-def verdict(run: Run, batches: int, entry: Entry | None, alarms: Sequence[Alarm]) -> dict[str, str]:
-    """Say in a few words and in a sentence how the run stands.
-
-    Parameters
-    ----------
-    batches : how many the ledger has.
-    entry : the last one with statistics.
-    alarms : all of them, in order.
-
-    Returns
-    -------
-    dict
-        ``tone`` (waiting, calm, alarm, seen or unwatched), ``head`` and ``sentence``.
-    """
-    open_ = [alarm for alarm in alarms if alarm.acknowledged is None]
-    top = None if entry is None else entry.highest
-    if open_:
-        return _open_alarm(run, open_)
-    if entry is None:
-        text = f"{batches} batches came, and none could be learnt." if batches else "No batch yet."
-        return {"tone": "waiting", "head": "Waiting", "sentence": text}
-    if run.level is None:
-        return {
-            "tone": "unwatched",
-            "head": "No alarms",
-            "sentence": "This run has no boundary, so nothing can alarm: what is shown is what was "
-            "learnt, without a statement about chance.",
-        }
-    if top is None or top.u is None:
-        return {
-            "tone": "unwatched",
-            "head": "Not monitored",
-            "sentence": f"Batch {entry.number} was learnt but is not monitored: {remark(entry)}",
-        }
-    family, width, u = top.family, top.width, top.u
-    where = f"The largest u after batch {entry.number} is {number(u, 3)} ({family}, "
-    where += f"{run.width(width)})"
-    if u > run.level:
-        return {
-            "tone": "seen",
-            "head": "Above the boundary",
-            "sentence": f"{where}, above the boundary of {number(run.level, 3)}. Every alarm "
-            "so far was acknowledged.",
-        }
-    return {
-        "tone": "calm",
-        "head": "Nothing unusual",
-        "sentence": f"{where}, below the boundary of {number(run.level, 3)}."
-        + _chance(run, " Chance alone crosses it"),
-    }
-
-
-def _open_alarm(run: Run, alarms: Sequence[Alarm]) -> dict[str, str]:
-    """Speak of the first alarm that nobody acknowledged: it is the one that dates the anomaly."""
-    first, last = alarms[0], alarms[-1]
-    more = "" if last is first else f", and again until batch {last.batch}"
-    return {
-        "tone": "alarm",
-        "head": f"Alarm: since batch {first.since}",
-        "sentence": f"The data differ from the reference since batch {first.since}. The alarm rang "
-        f"after batch {first.batch}{more}: u of {first.family} at {run.width(first.width)} was "
-        f"{number(first.u, 3)}, above the boundary of {number(first.boundary, 3)}."
-        + _chance(run, " Chance alone does this"),
-    }
-
-
-def _chance(run: Run, what: str) -> str:
-    if run.alpha is None or run.epoch is None:
-        return ""
-    share = f"{p_text(100 * run.alpha)}\N{NO-BREAK SPACE}%"
-    return f"{what} in at most {share} of epochs of {run.epoch} batches."
-
-
-def listed(run: Run, alarms: Sequence[Alarm]) -> list[dict[str, Any]]:
+def listed(facts: RunFacts, alarms: Sequence[Alarm]) -> list[dict[str, Any]]:
     """List alarms, the latest first."""
-    return [asdict(alarm) | {"at": run.width(alarm.width)} for alarm in alarms[: -LISTED - 1 : -1]]
+    last = alarms[: -LISTED - 1 : -1]
+    return [asdict(alarm) | {"at": width_text(facts, alarm.width)} for alarm in last]
 
 
 def rate(rows: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
@@ -284,7 +144,7 @@ def rate(rows: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
 
 
 def strategies(
-    rows: int, batches: int, columns: int, model: float, sums: int | None, scan: int | None
+    rows: int, batches: int, columns: int, model: float, sums: int, scan: int | None
 ) -> dict[str, float | None]:
     """Give the bytes that each strategy has to keep (METHOD §3).
 
@@ -293,13 +153,13 @@ def strategies(
     rows, batches : events and learnt batches so far.
     columns : numbers in an event.
     model : bytes of the models of one batch.
-    sums : bytes of the running sums on the reference, if they were written down.
+    sums : bytes of the running sums on the reference; 0 before they are first written.
     scan : bytes of the sums of the scan, if there is one.
     """
     models, events = model * batches, 8.0 * columns * rows
     return {
         "all": models + events,
         "one": models + events / batches if batches else 0.0,
-        "sat": None if sums is None else float(sums),
+        "sat": float(sums) if sums else None,
         "scan": None if scan is None else float(scan),
     }

@@ -40,10 +40,10 @@ from gofstream.stream.position import (
 )
 from gofstream.stream.rows import Alarm, Entry, Retention, State
 from gofstream.stream.scanning import Scans, about_scan, is_scanned
+from gofstream.stream.status import RunStatus, run_status
 from gofstream.stream.store import Store
 from gofstream.stream.streams import refuse_for_streams
 from gofstream.stream.track import Track, Values
-from gofstream.stream.verdict import Verdict, verdict
 
 #: Characters of the reason that the ledger keeps for a batch it refuses.
 LONGEST_REASON = 2000
@@ -306,9 +306,9 @@ class Monitor:
         """
         return self._place(name, digest)[0]
 
-    def verdict(self) -> Verdict:
+    def status(self) -> RunStatus:
         """Tell how the run stands now."""
-        return verdict(self.store, self.position.states, self.position.events)
+        return run_status(self.store, self.position.states, self.position.events)
 
     def _look(self, values: list[Values]) -> Look | None:
         if self.boundary is None:

@@ -63,9 +63,9 @@ function showFacts(now) {
     ? `${whole(now.rate.events)} events / h, over the last ${now.rate.over} batches`
     : "batches per hour");
   const { e, note } = now.evidence;
-  say("e-value", e === null ? "–" : e > 1e-3 && e < 1e4 ? digits(e, 2) : e.toExponential(1));
+  say("e-value", e ?? "–");
   say("e-value-note", note);
-  say("scan-e", now.scan.e === null ? "–" : now.scan.e);
+  say("scan-e", now.scan.e ?? "–");
   say("scan-note", now.scan.note);
   const kept = now.storage;
   say("storage-note", `The file has ${bytes(kept.file)}: models ${bytes(kept.models)}, events `
