@@ -243,7 +243,7 @@ def test_a_verdict_hashes_no_checkpoint(path: Path, monkeypatch: pytest.MonkeyPa
             return hashlib.sha256(data).digest()
 
         monkeypatch.setattr(reader_module, "sha256", counted)
-        assert monitor.verdict().kept.sums == size
+        assert monitor.status().storage.sums == size
         assert sum(hashed) == 0
 
 
