@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DONE := $(VENV)/.installed
 
-.PHONY: demo test test-slow lint bench validate chaos clean
+.PHONY: demo test test-slow test-floors test-pythons lint bench validate chaos clean
 
 demo: $(DONE)
 	$(BIN)/gofstream demo --out out/demo.png
@@ -15,6 +15,14 @@ test: $(DONE)
 # What takes long: whole tutorials, kills, files larger than memory. CI runs both.
 test-slow: $(DONE)
 	$(BIN)/python -m pytest -m slow
+
+# The oldest versions of all dependencies that pyproject.toml allows.
+test-floors:
+	.ci/suite $(PY) .venvs/floors lowest-direct
+
+# Every Python from 3.11 on this machine.
+test-pythons:
+	.ci/pythons
 
 lint: $(DONE)
 	$(BIN)/ruff check .
@@ -32,10 +40,10 @@ chaos: $(DONE)
 	$(BIN)/python -m chaos kills faults --batches 3 --journal DELETE
 
 clean:
-	rm -rf $(VENV) out build dist
+	rm -rf $(VENV) .venvs out build dist
 
 $(DONE): pyproject.toml
 	$(PY) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet,test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet,test,test-torch,lint]'
 	touch $@

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import settings
@@ -13,14 +14,22 @@ from threadpoolctl import threadpool_limits
 settings.register_profile("steady", deadline=None, derandomize=True)
 settings.load_profile("steady")
 
+#: Whether PyTorch is installed: it is large, and has no wheel for every Python and machine.
+HAS_TORCH = find_spec("torch") is not None
+#: The benchmarks with other tests, all of them, import it.
+collect_ignore = [] if HAS_TORCH else ["test_peers.py"]
 
 #: Files with long tests. They go first: one begun last would keep one worker and let the
 #: other idle.
 LONG = ("test_tutorials.py", "test_cli.py", "test_paper.py", "test_executors.py")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put long tests first, and leave the order otherwise as it is."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what needs PyTorch where it is not, and put long tests first."""
+    without_torch = [item for item in items if not HAS_TORCH and item.get_closest_marker("torch")]
+    if without_torch:
+        config.hook.pytest_deselected(items=without_torch)
+        items[:] = [item for item in items if item not in without_torch]
     items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
 
 

@@ -31,6 +31,7 @@ def small(rng: np.random.Generator, n_reference: int | None = None) -> Case:
     return replace(case, batch=200.0).changed(n_centres=60)
 
 
+@pytest.mark.torch
 def test_yardsticks_count_what_they_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Flops and bytes of the products, over the time they are said to take."""
     monkeypatch.setattr(machine, "PRODUCT", 20)
@@ -139,6 +140,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+@pytest.mark.torch
 def test_all_of_it(quick: None) -> None:
     """Every width, size and budget once, in steps that add up."""
     steps: list[tuple[int, int]] = []
@@ -196,6 +198,7 @@ def test_what_to_send_back(quick: None) -> None:
     assert isinstance(on_gpu, Bench)
 
 
+@pytest.mark.torch
 def test_no_gpu(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """One message, before anything is measured."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)

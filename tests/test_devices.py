@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from gofstream.datasets import expo1d
@@ -27,6 +26,9 @@ from gofstream.toys.plan import ReferencePlan
 from gofstream.toys.sources import Simulator
 
 Floats = NDArray[np.float64]
+
+#: A device that is deselected where PyTorch is not installed.
+TORCH = pytest.param("cpu-torch", marks=pytest.mark.torch)
 
 
 def learner(rows: int = 20_000, *, weighted: bool = False, **settings: object) -> Learner:
@@ -49,6 +51,7 @@ def calibrated(path: Path, prepared: Learner) -> Calibration:
         return calibrate(plan, 8, path, executor)
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(
     ("precision", "agreement", "weighted"), [("float32", 1e-4, True), ("float64", 1e-8, False)]
 )
@@ -71,8 +74,11 @@ def test_torch_gives_the_same_toys(
     assert back.t.tobytes() == theirs.t.tobytes()
 
 
+@pytest.mark.torch
 def test_torch_makes_rows_that_do_not_fit(tmp_path: Path) -> None:
     """Rows of the reference, made with PyTorch: the toys of numpy with stored rows."""
+    import torch
+
     plenty = learner(150_000, widths=(0.1,))
     little = learner(150_000, widths=(0.1,), device="cpu-torch", memory=48 * 1024**2)
     features = little.features(0.1)
@@ -84,6 +90,7 @@ def test_torch_makes_rows_that_do_not_fit(tmp_path: Path) -> None:
     np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.torch
 def test_models_are_the_same() -> None:
     """What is learnt and kept, and the test of a data set."""
     rng = np.random.default_rng(3)
@@ -98,8 +105,11 @@ def test_models_are_the_same() -> None:
         np.testing.assert_allclose(theirs, ours, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.torch
 def test_no_such_device() -> None:
     """CUDA, on a machine without it."""
+    import torch
+
     if torch.cuda.is_available():  # then the same toys are asked of it
         assert learner(device="cuda").features(0.7).psi.is_cuda
         return
@@ -159,7 +169,7 @@ print(json.dumps(found))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("device", ["cpu", "cpu-torch"])
+@pytest.mark.parametrize("device", ["cpu", TORCH])
 def test_resident_memory_stays_within_the_budget(device: str) -> None:
     """Rows made in many chunks, for few fits and for many: resident memory, in a fresh process.
 

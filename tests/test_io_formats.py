@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import awkward as ak
@@ -16,8 +18,10 @@ import uproot
 from tests.io_files import WRITERS, Columns, matrix, muons
 
 import gofstream.io.gather
-from gofstream.errors import GofstreamError
+from gofstream.errors import GofstreamError, InputError
 from gofstream.io import read
+from gofstream.io.formats import opened
+from gofstream.io.table import foreign
 
 Writer = Callable[[Path, Columns], Path]
 writers = pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
@@ -203,3 +207,34 @@ def test_no_code_is_made_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not compiled
     with uproot.open(path) as file, pytest.raises(RuntimeError, match="code from a file"):
         file["events"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"]
+)
+def test_arrow_types_are_those_of_numpy(kind: str, tmp_path: Path) -> None:
+    """Each number of Parquet keeps its type and value; pyarrow below 26 asked for pandas here."""
+    values = np.array([1, 0, 1], dtype=kind)
+    pq.write_table(pa.table({"x": values}), tmp_path / "x.parquet")
+    with opened(tmp_path / "x.parquet") as table:
+        assert table.columns["x"].dtype == values.dtype
+        (piece,) = table.pieces(["x"], 10)
+    assert piece["x"].dtype == values.dtype
+    assert piece["x"].tolist() == values.tolist()
+
+
+def test_a_library_that_lacks_another_is_not_the_file_s_fault(tmp_path: Path) -> None:
+    """The message names what is to be installed, and does not call the file damaged."""
+    wanted = pytest.raises(InputError, match=r"needs a package that is not installed .*'no_such")
+    with wanted, foreign(tmp_path / "x.root", "ROOT"):
+        import_module("no_such_package")
+
+
+@pytest.mark.parametrize("write", ["parquet", "arrow", "csv"])
+def test_arrow_is_read_without_pandas(write: str, tmp_path: Path) -> None:
+    """Types and numbers, in a process that cannot import pandas; see `gofstream.io.arrow`."""
+    path = WRITERS[write](tmp_path, muons(50))
+    code = "import sys; sys.modules['pandas'] = None; from gofstream.io import read; "
+    code += f"print(len(read({str(path)!r}).sample))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "50\n", done.stderr

@@ -70,7 +70,7 @@ def test_random_bytes(kind: object, tmp_path: Path) -> None:
 def test_pages_of_more_numbers_than_events(tmp_path: Path) -> None:
     """One flipped bit makes 1234 numbers two thousand million, for which uproot would find room."""
     path = tmp_path / "fuzz.root"
-    with uproot.recreate(path, compression=None) as file:
+    with uproot.recreate(path, compression=uproot.ZLIB(0)) as file:
         file.mkrntuple("events", muons(1234))
     content = path.read_bytes()
     # A number of four bytes, and then where the page is; those of eight are of the cluster.

@@ -902,6 +902,10 @@ def test_smallest_stable_passes_other_errors_on() -> None:
         climb(memory=1000)
 
 
+#: A library that is deselected where it is not installed.
+TORCH = pytest.param("torch", marks=pytest.mark.torch)
+
+
 def in_strict_arrays(features: Features) -> Features:
     """Give the features in arrays that can do what the array API says, and nothing else."""
 
@@ -915,7 +919,7 @@ def in_strict_arrays(features: Features) -> Features:
     return replace(features, made=made, **{name: moved(getattr(features, name)) for name in names})
 
 
-@pytest.mark.parametrize("library", ["strict", "torch"])
+@pytest.mark.parametrize("library", ["strict", TORCH])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("one_step", [False, True])
@@ -956,7 +960,7 @@ def test_block_is_single_fits_on_a_large_reference(width: float) -> None:
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("library", ["strict", "torch"])
+@pytest.mark.parametrize("library", ["strict", TORCH])
 def test_other_array_library_makes_rows(
     library: str, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

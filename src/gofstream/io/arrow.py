@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _FLOAT64 = np.dtype(np.float64)
 _BLOCK = 1 << 20
+#: Arrow's names of types where numpy has others; `to_pandas_dtype` needs pandas before pyarrow 26.
+_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64"}
 #: How an Arrow stream begins; and how one ends that was closed.
 STREAM = b"\xff\xff\xff\xff"
 _END = STREAM + b"\0\0\0\0"
@@ -137,8 +139,9 @@ def _numbers(array: pa.Array[Any], column: Column) -> NDArray[Any]:
 def _column(kind: pa.DataType) -> Column:
     import pyarrow as pa
 
-    dtype = np.dtype(kind.to_pandas_dtype()) if _is_number(kind) else None
-    return Column(str(kind), dtype, nested=pa.types.is_nested(kind))
+    name = str(kind)
+    dtype = np.dtype(_NAMES.get(name, name)) if _is_number(kind) else None
+    return Column(name, dtype, nested=pa.types.is_nested(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -139,21 +139,35 @@ def _ntuple_fields(node: uproot.Node, above: str) -> Iterator[tuple[str, _Field]
             yield from _ntuple_fields(field, f"{name}.")
         elif plain in _NUMBERS:
             dtype = np.dtype(_NUMBERS[plain] if plain == kind else np.float64)
-            yield name, _Field(Column(kind, dtype), _reader(field, filled=plain != kind))
+            yield name, _Field(Column(kind, dtype), _field_reader(field, filled=plain != kind))
         else:
-            yield name, _Field(Column(kind, None, kind != "std::string"), _reader(field))
+            yield (
+                name,
+                _Field(
+                    Column(kind, None, kind != "std::string"), _field_reader(field, filled=False)
+                ),
+            )
 
 
-def _reader(node: uproot.Node, *, filled: bool = False) -> Callable[[int, int], NDArray[Any]]:
-    """Read by the object itself: names from a file are not to be taken for formulae."""
+def _reader(branch: uproot.Node) -> Callable[[int, int], NDArray[Any]]:
+    """Read a branch by the object itself: names from a file are not to be taken for formulae."""
 
     def read(start: int, stop: int) -> NDArray[Any]:
-        if not filled:
-            numbers: NDArray[Any] = node.array(entry_start=start, entry_stop=stop, library="np")
-            return numbers
+        numbers: NDArray[Any] = branch.array(entry_start=start, entry_stop=stop, library="np")
+        return numbers
+
+    return read
+
+
+def _field_reader(field: uproot.Node, *, filled: bool) -> Callable[[int, int], NDArray[Any]]:
+    """Read a field of an ntuple, through awkward: uproot before 5.7 gives no field as numpy."""
+
+    def read(start: int, stop: int) -> NDArray[Any]:
         import awkward as ak
 
-        values = node.array(entry_start=start, entry_stop=stop, library="ak")
-        return ak.to_numpy(ak.fill_none(values, np.nan)).astype(np.float64)
+        values = field.array(entry_start=start, entry_stop=stop, library="ak")
+        if filled:
+            return ak.to_numpy(ak.fill_none(values, np.nan)).astype(np.float64)
+        return ak.to_numpy(values)
 
     return read

@@ -83,6 +83,10 @@ def foreign(path: Path, kind: str) -> Iterator[None]:
         yield
     except GofstreamError:
         raise
+    except ImportError as error:
+        raise InputError(
+            f"{path}: reading {kind} needs a package that is not installed ({error}); install it"
+        ) from error
     except Exception as error:
         # Anything at all comes out of a library that is fed damaged bytes.
         reason = printable(" ".join(str(error).split()))[:300] or type(error).__name__
