@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 from tests.io_files import WRITERS, matrix, muons
 
 from gofstream.errors import ExpressionError, InputError, StoppedError
+from gofstream.io import npy
 from gofstream.stream.decode import Batch, Decoder
 from gofstream.stream.directory import Inbox
 from gofstream.stream.order import Order
@@ -250,6 +252,38 @@ def test_a_slow_file_is_overtaken_by_other_series(
         assert len(found) == 4
 
 
+class CountingPool(ThreadPoolExecutor):
+    """Threads that know how much they were given to do."""
+
+    given = 0
+
+    def submit(self, *work: Any, **more: Any) -> Future[Any]:
+        """Count one more."""
+        self.given += 1
+        return super().submit(*work, **more)
+
+
+def test_thousands_of_files_do_not_queue_up_to_be_tried(folder: Path) -> None:
+    """A hundred at a time; all of them get their turn, in order."""
+    with CountingPool(2) as threads:
+        inbox = Inbox(folder, DECODER, settle=0.0, poll=0.0, executor=threads)
+        for number in range(250):
+            np.save(folder / f"run-{number}.npy", [1.0])
+        gate = Event()
+        blocked = [ThreadPoolExecutor.submit(threads, gate.wait, 20.0) for _ in range(2)]
+        for now in range(5):
+            assert inbox.waiting(1000.0 * now) == {}
+        assert threads.given == 100
+        gate.set()
+        assert all(each.result() for each in blocked)
+        end, now = time.monotonic() + 10.0, 5000.0
+        while len(found := inbox.waiting(now)) < 250 and time.monotonic() < end:
+            now += 1000.0
+            time.sleep(0.01)
+        assert len(found) == 250
+        assert threads.given == 250
+
+
 def test_a_bad_file_keeps_no_good_one_of_its_name_waiting(folder: Path) -> None:
     """The good one goes first, however long the other has been there."""
     inbox = Inbox(folder, DECODER)
@@ -269,17 +303,18 @@ def test_a_bad_file_keeps_no_good_one_of_its_name_waiting(folder: Path) -> None:
     assert "not text" in loaded(inbox, "run-1").problem
 
 
-def test_an_archive_of_many_arrays_is_refused_unread(tmp_path: Path) -> None:
+def test_an_archive_of_many_arrays_is_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its list of members alone takes longer to read than a good batch may wait."""
     path, content = tmp_path / "many.npz", io.BytesIO()
     with ZipFile(content, "w") as archive:
         for number in range(30_000):
             archive.writestr(f"{number}{'x' * 40}.npy", b"")
     path.write_bytes(content.getvalue())
-    begin = time.perf_counter()
+    monkeypatch.setattr(npy, "ZipFile", None)
     with pytest.raises(InputError, match="holds more than 5000 arrays"):
         DECODER.look(path)
-    assert time.perf_counter() - begin < 0.1
 
 
 def test_an_error_that_nobody_expected_stops_nothing(folder: Path) -> None:

@@ -537,7 +537,9 @@ def test_arrow_frames_from_a_pipe(folder: Path, tmp_path: Path) -> None:
         assert [entry.state for entry in reader.entries()] == ["learnt", "learnt"]
 
 
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "sign", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_stopped_while_it_reads_standard_input(
     folder: Path, tmp_path: Path, sign: signal.Signals
 ) -> None:

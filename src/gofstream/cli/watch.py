@@ -165,8 +165,11 @@ def watch(
                 keep_models=keep_models,
             )
         )
-        readers = stack.enter_context(ThreadPoolExecutor(READERS, thread_name_prefix="reader"))
-        source = Inbox(inbox, decoder, keep=keep_files, executor=readers)
+        # Trying whether files can be opened must not keep those from being read that can.
+        openers, readers = ThreadPoolExecutor(READERS), ThreadPoolExecutor(READERS)
+        for threads in (openers, readers):
+            stack.callback(threads.shutdown, cancel_futures=True)
+        source = Inbox(inbox, decoder, keep=keep_files, executor=openers)
         # When nothing more is on its way, there is nothing to wait for.
         order = Order(0.0 if once else patience, monitor.learnt.names)
         executor = stack.enter_context(thread_workers(running.threads))

@@ -30,7 +30,7 @@ from gofstream.stream.sources import Arrival, Lag, submit
 QUARANTINE, DONE = "quarantine", "done"
 #: How files end that are not there to be read: still being written, or beside a batch.
 NOT_BATCHES = (".tmp", ".part", ".partial", BESIDE)
-# Files opened in one scan: ten thousand that wait must not hold up the first of them.
+# Files opened in one scan, or about to be: ten thousand must not hold up the first of them.
 _AT_ONCE = 100
 # Bytes of a name: file systems allow 255, and what is put before and behind it must find room.
 _LONGEST_FILE = 200
@@ -231,11 +231,11 @@ class Inbox:
             for file in self._files.values()
             if file.ready is None and now - file.unchanged >= self.settle
         ]
-        opened = 0
+        opened = sum(file.look is not None for file in settled)
         for file in sorted(settled, key=lambda file: natural(file.name)):
-            if opened == _AT_ONCE:
-                break
             if not file.looked:
+                if opened >= _AT_ONCE:
+                    continue
                 opened += 1
                 file.looked = True
                 file.problem = self._foreign(file)
