@@ -84,6 +84,26 @@ def column(path: Path, *names: str) -> Floats:
     return np.column_stack([table[name].to_numpy() for name in names])
 
 
+def test_a_changed_option_is_named(typed: Typed) -> None:
+    """Beside the toys of an earlier command in the default folder: which option, what to type."""
+    words = ("--columns", "a,b", "--where", "a > -2", "--expected", "100", *QUICK)
+    null = ("calibrate", "reference.parquet", "--out", "gofstream-test/toys.null")
+    assert typed(*null, *words)[0] == 0
+    test = ("test", "reference.parquet", "data.parquet")
+    for changed, text in (
+        (["--where", "a > -1.5"], "--where was 'a > -2', is 'a > -1.5'"),
+        (["--seed", "2"], "--seed was '1', is '2'"),
+        (["--expected", "110"], "--expected was '100', is '110'"),
+        (["--columns", "a"], "--columns was 'a,b', is 'a'"),
+        (["--pool", "pool.parquet"], "--pool was not given, is 'pool.parquet'"),
+        (["--set", "n_centres=20"], "setting 'n_centres' was 25, is 20"),
+    ):
+        code, out, err = typed(*test, *words, *changed)
+        assert (code, out) == (2, "")
+        assert f"made with other inputs: {text}. Repeat those inputs" in err
+        assert "--null FILE or another --out" in err
+
+
 def test_the_same_as_from_python(typed: Typed) -> None:
     """`gofstream test` gives the numbers of `nplm_test` on the same arrays, bit for bit."""
     code, out, err = typed(

@@ -291,18 +291,24 @@ def test_too_little_memory_for_one_block(tmp_path: Path, one_step: bool) -> None
 @pytest.mark.parametrize(
     ("plan", "what"),
     [
-        (small_plan(reference_seed=3), "reference"),
-        (small_plan(seed=2), "seed"),
-        (replace(small_plan(), stream="other"), "stream"),
-        (replace(small_plan(), source_name="pool"), "source"),
-        (replace(small_plan(), expected=np.full(4, 160.0)), "expected"),
+        (small_plan(reference_seed=3), "the reference has other rows"),
+        (small_plan(seed=2), r"the seed \(`rng`, --seed\) is another\. "),
+        (replace(small_plan(), stream="other"), "these are toys of 'null', not of 'other'"),
+        (
+            replace(small_plan(), source_name="pool"),
+            ".* came from expo1d, come from pool",
+        ),
+        (
+            replace(small_plan(), expected=np.full(4, 160.0)),
+            ".* were 150, .* are 160, 160",
+        ),
     ],
 )
 def test_another_plan_is_refused(plan: ReferencePlan, what: str, tmp_path: Path) -> None:
-    """The text says which field differs."""
+    """The text says which input differs."""
     path = tmp_path / "n.null"
     NullFile(path, small_plan().about())
-    with pytest.raises(FormatError, match=f"made with another {what}:"):
+    with pytest.raises(FormatError, match=f"made with other inputs: {what}"):
         NullFile(path, plan.about())
 
 

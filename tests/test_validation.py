@@ -196,11 +196,10 @@ def test_weighted_pools_in_miniature(tmp_path: Path) -> None:
     """Right draws pass; in a pool whose heavy rows run out they fail; what is done is kept."""
     size = WeightedSize(
         comparisons={
-            "right": Comparison(Weight(0.3), 100, 60),
-            "wrong": Comparison(Weight(1.0), 500, 3, drawn_right=False),
+            "right": Comparison(Weight(0.3), 100, 60, 1000),
+            "wrong": Comparison(Weight(1.0), 500, 3, 1000, drawn_right=False),
         },
         refused=Comparison(Weight(1.0), 3000, 31),
-        n_reference=1000,
         pools=3,
         toys=32,
         runs=2,

@@ -102,12 +102,15 @@ class Comparison:
     ----------
     expected : N(R), in one batch.
     ratio : effective rows of a pool for each expected event.
+    n_reference : rows of the reference: with few, t of all toys of a pool moves with how its
+        fluctuation meets that of the reference, and five pools say little.
     drawn_right : whether rows are drawn as the product does, and not so that heavy ones run out.
     """
 
     weight: Weight
     expected: float
     ratio: float
+    n_reference: int = 100_000
     drawn_right: bool = True
 
     def pool(self, seed: int, number: int) -> Sample:
@@ -124,7 +127,6 @@ class WeightedSize:
     Attributes
     ----------
     comparisons : by name; one whose name begins with "wrong" must fail.
-    n_reference : rows of the reference.
     pools, toys : pools of each comparison, and toys from each; the simulator makes as many in all.
     refused : a pool that must be refused.
     runs, run_expected, run_reference, run_toys : of `nplm_test` with a weighted reference: how
@@ -133,7 +135,6 @@ class WeightedSize:
 
     comparisons: dict[str, Comparison]
     refused: Comparison
-    n_reference: int = 100_000
     pools: int = 5
     toys: int = 400
     runs: int = 300
@@ -144,8 +145,8 @@ class WeightedSize:
 
 SIZE = WeightedSize(
     comparisons={
-        "weights e^(x/2)": Comparison(Weight(0.5), 24_000, 31),
-        "bounded weights": Comparison(Weight(None), 24_000, 31),
+        "weights e^(x/2)": Comparison(Weight(0.5), 24_000, 31, 300_000),
+        "bounded weights": Comparison(Weight(None), 24_000, 31, 300_000),
         "weights e^x, larger pool": Comparison(Weight(1.0), 2000, 130),
         "wrong: heavy rows run out": Comparison(Weight(1.0), 4000, 31, drawn_right=False),
     },
@@ -181,7 +182,7 @@ def _against_simulator(
     folder.mkdir(parents=True, exist_ok=True)
     weight, expected = comparison.weight, np.array([comparison.expected])
     rng = np.random.default_rng([seed, 0])
-    reference = weight.rows(size.n_reference, rng, "reference")
+    reference = weight.rows(comparison.n_reference, rng, "reference")
     settings = Settings(widths=(0.7,), n_centres=60)
     learner = Learner.prepare(reference, settings, expected=float(expected[0]), rng=rng)
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from gofstream.inference.agreement import NO_INPUTS
 from gofstream.inference.calibrate import calibrate
 from gofstream.io import Events
 from gofstream.nplm import plan_test
@@ -39,6 +40,7 @@ def judge_events(
     command: Sequence[str],
     executor: Executor,
     progress: Progress = lambda done, total: None,
+    inputs: Mapping[str, str] = NO_INPUTS,
 ) -> Record:
     """Test events that were read from files, and give the record of the result.
 
@@ -50,6 +52,7 @@ def judge_events(
     level : p-value at or below which the data are called anomalous.
     units : of columns, to be shown with them.
     command : what the user typed, to be kept with the result.
+    inputs : the same by option, to be kept with the pseudo-experiments.
     """
     begun = time.perf_counter()
     check_units(units, [*reference.sample.columns, *reference.carried])  # before toys are made
@@ -63,7 +66,7 @@ def judge_events(
         rng=seed,
     )
     null.parent.mkdir(parents=True, exist_ok=True)
-    calibration = calibrate(planned.plan, toys, null, executor, progress=progress)
+    calibration = calibrate(planned.plan, toys, null, executor, progress=progress, inputs=inputs)
     result = calibration.test(planned.batches, rate=planned.rate)
     record = examine(
         result,

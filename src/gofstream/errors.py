@@ -68,6 +68,33 @@ class StoppedError(GofstreamError):
     """A long run was stopped, by the user or by a lack of something; what was done is kept."""
 
 
+class ToysStoppedError(StoppedError):
+    """Pseudo-experiments were stopped; the blocks that were done are kept in their file.
+
+    Parameters
+    ----------
+    what
+        Why, and how far it got.
+
+    Examples
+    --------
+    >>> print(ToysStoppedError("a worker died"))
+    a worker died; the blocks that were done are kept, and the same call, with the same file, goes \
+on from there
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+
+    def __str__(self) -> str:
+        """Say that nothing is lost."""
+        return (
+            f"{self.what}; the blocks that were done are kept, and the same call, with the same "
+            "file, goes on from there"
+        )
+
+
 class BusyError(GofstreamError):
     """A stream is behind and has no room for another batch; it will have later."""
 

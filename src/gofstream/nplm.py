@@ -22,7 +22,7 @@ from gofstream.arguments import (
     whole_number,
 )
 from gofstream.checks import ROWS_PER_EVENT, match_batches, match_events
-from gofstream.errors import InputError
+from gofstream.errors import InputError, StoppedError, ToysStoppedError
 from gofstream.execution import chosen_workers
 from gofstream.inference.calibrate import calibrate
 from gofstream.inference.rate import RateTest
@@ -106,7 +106,15 @@ def nplm_test(
     )
     with tempfile.TemporaryDirectory() as folder, chosen_workers(executor) as chosen:
         path = Path(folder) / "toys.null" if null is None else file_path("null", null)
-        calibration = calibrate(planned.plan, n_resamples, path, chosen, progress=progress)
+        try:
+            calibration = calibrate(planned.plan, n_resamples, path, chosen, progress=progress)
+        except ToysStoppedError as stop:
+            if null is not None:
+                raise
+            raise StoppedError(
+                f"{stop.what}; nothing is kept, because no file was given: with `null=PATH` "
+                "pseudo-experiments are kept, and the same call goes on from there"
+            ) from stop.__cause__
         return calibration.test(planned.batches, rate=planned.rate)
 
 
@@ -266,7 +274,7 @@ def _plan_null(
     rng: np.random.Generator,
 ) -> ReferencePlan | None:
     """Choose the best source of toys there is; None if only permutation is left."""
-    total = float(expected.sum())
+    total, split_from = float(expected.sum()), ""
     source: Source
     if simulator is not None:
         source, name = Simulator(simulator), "the simulator"
@@ -281,12 +289,20 @@ def _plan_null(
         if len(reference) < needed:
             _refuse_weights(reference, total, size, needed)
             return None
-        whole = len(reference)
+        whole, split_from = len(reference), reference.digest()
         reference, aside = split_off_pool(reference, size, rng)
         source = Pool(aside)
         name = f"a pool of {size} events set aside from the {whole} of the reference"
     learner = Learner.prepare(reference, settings, expected=float(expected.mean()), rng=rng)
-    return ReferencePlan(learner, source, name, expected, _seed(rng), shape_only=shape_only)
+    return ReferencePlan(
+        learner,
+        source,
+        name,
+        expected,
+        _seed(rng),
+        shape_only=shape_only,
+        split_from=split_from,
+    )
 
 
 def _refuse_weights(reference: Sample, total: float, size: int, needed: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from gofstream.cli.inputs import typed_inputs
 from gofstream.cli.options import (
     Counting,
     Reading,
@@ -58,9 +59,10 @@ def make_null(
             click.echo(f"gofstream: note: {note}", err=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         with running.workers() as executor, running.bar(f"{toys} toys") as progress:
-            table = make_toys(plan, toys, path, executor, progress=progress).table
+            inputs = typed_inputs(reference, running, reading, counting)
+            made = make_toys(plan, toys, path, executor, progress=progress, inputs=inputs)
     if running.json:
-        click.echo(json.dumps(dict(table.about) | {"toys": toys, "path": str(path)}))
+        click.echo(json.dumps(dict(made.table.about) | {"toys": toys, "path": str(path)}))
     running.console.print(f"{toys} toys from {plan.source_name}: {path}", highlight=False)
 
 

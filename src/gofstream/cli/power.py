@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from gofstream.cli.calibrate import planned
+from gofstream.cli.inputs import typed_inputs
 from gofstream.cli.options import (
     Counting,
     Numbers,
@@ -94,6 +95,7 @@ def power(
                 folder=out / f"toys-{added.sample.digest()[:8]}",
                 executor=executor,
                 progress=progress,
+                inputs=typed_inputs(reference, running, reading, counting),
             )
     _tell(found, rates, level, out, running)
 

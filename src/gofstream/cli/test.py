@@ -9,6 +9,7 @@ import click
 
 from gofstream.analysis import judge_events
 from gofstream.cli.calibrate import make_null
+from gofstream.cli.inputs import typed_inputs
 from gofstream.cli.options import (
     Counting,
     Reading,
@@ -96,6 +97,7 @@ def test(
                 command=("gofstream", *sys.argv[1:]),
                 executor=executor,
                 progress=progress,
+                inputs=typed_inputs(reference, running, reading, counting),
                 **counting.options,
             )
     # Plotting takes a while to import.

@@ -14,6 +14,7 @@ from gofstream.arguments import file_path, whole_number
 from gofstream.checks import match_batches
 from gofstream.errors import InputError
 from gofstream.execution import chosen_workers
+from gofstream.inference.agreement import NO_INPUTS, described
 from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.pvalues import LAWS, Law, PValue, counted_p, p_value
@@ -127,6 +128,7 @@ def calibrate(
     executor: Executor | None = None,
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    inputs: Mapping[str, str] = NO_INPUTS,
 ) -> Calibration:
     """Make what the file lacks of so many toys, and read them.
 
@@ -137,16 +139,17 @@ def calibrate(
     path : the null file.
     executor : runs the blocks; by default threads on all cores.
     progress : called with the number of blocks done and wanted.
+    inputs : what the user typed, by option; a new file keeps it, to say later what has changed.
 
     Raises
     ------
     FormatError
-        If the file was made with another plan; it says what differs.
+        If the file was made with other inputs; it says which.
     StoppedError
         On Ctrl-C, when a worker dies or the disk is full; the same call goes on from there.
     """
     toys = whole_number("toys", toys)
-    file = NullFile(file_path("path", path), plan.about())
+    file = NullFile(file_path("path", path), plan.about() | described(inputs))
     with chosen_workers(executor) as chosen:
         run([Job(plan, toys, file)], chosen, progress=progress)
     return Calibration(plan, file.load(toys))

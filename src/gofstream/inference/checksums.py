@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gofstream.errors import FormatError, short
+from gofstream.errors import FormatError, InputError, short
 
 FORMAT = "gofstream.null"
 VERSION = 2
@@ -20,13 +20,34 @@ MADE_FOR, SHA256 = "made_for", "sha256"
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """Turn what SQLite says of a damaged file into an error that names it."""
+    """Turn what SQLite says of a file that it cannot use into an error that says what to do."""
     try:
         yield
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        if advice := obstacle(path, error):
+            raise InputError(f"{path} {advice}") from error
         raise FormatError(
             f"{path} cannot be used as a null file ({error}); move it away, or give another name"
         ) from error
+
+
+def obstacle(path: Path, error: Exception) -> str:
+    """Say what keeps a file from being used, and what to do; nothing if it is the file itself."""
+    # The last byte is the kind; the others are details.
+    kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return "is in use by another program; wait until that ends, or give another file"
+    if kind == sqlite3.SQLITE_FULL:
+        return f"cannot be written ({error}); make room for it"
+    if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return "cannot be written; allow it (chmod u+w), or copy the file and give the copy"
+    if kind != sqlite3.SQLITE_CANTOPEN:
+        return ""
+    if path.is_dir():
+        return "is a folder; give a file in it"
+    if not path.parent.exists():
+        return f"cannot be made: there is no folder {path.parent}; make it, or give another file"
+    return "cannot be opened; check who may read and write it and its folder"
 
 
 def check_about(path: Path, stored: Mapping[str, str]) -> None:

@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.errors import FormatError, InputError, nearest_names, short
+from gofstream.errors import FormatError, InputError, nearest_names
+from gofstream.inference.agreement import differences
 from gofstream.inference.checksums import (
     FORMAT,
     MADE_FOR,
@@ -39,12 +40,15 @@ from gofstream.inference.checksums import (
     block_sum,
     check_about,
     is_whole,
+    obstacle,
     readable,
 )
 from gofstream.statistics import STATISTICS
 from gofstream.toys.scanning import SCAN
 
 Floats = NDArray[np.float64]
+#: How long another program may keep a file locked.
+LOCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,7 +126,7 @@ class NullFile:
             self._made_for = self._open(connection)
 
     def _connect(self) -> closing[sqlite3.Connection]:
-        connection = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+        connection = sqlite3.connect(self.path, timeout=LOCK_SECONDS, isolation_level=None)
         connection.execute("PRAGMA synchronous = FULL")
         return closing(connection)
 
@@ -139,14 +143,8 @@ class NullFile:
         )
         wanted = {key: json.dumps(value, sort_keys=True) for key, value in self.about.items()}
         rescan = stored and SCAN in wanted and _older(stored.get(SCAN), wanted[SCAN])
-        for key in wanted if stored else ():
-            if key == SCAN and rescan:
-                continue  # from before this scan: its blocks can be made, and the fits are kept
-            if stored.get(key) != wanted[key]:
-                raise FormatError(
-                    f"{self.path} was made with another {key}: {short(stored.get(key))} there, "
-                    f"{short(wanted[key])} here; give another file, or make this one anew"
-                )
+        if stored:
+            self._compare({key: json.loads(value) for key, value in stored.items()})
         if rescan:
             which = len(self.about["widths"])
             connection.execute("DELETE FROM blocks WHERE width = ?", (which,))
@@ -158,6 +156,22 @@ class NullFile:
             connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", stored.items())
         connection.execute("COMMIT")
         return stored[MADE_FOR]
+
+    def _compare(self, stored: Mapping[str, Any]) -> None:
+        """Refuse toys that were made with other inputs."""
+        newer = stored.get(SCAN, 0) > self.about.get(SCAN, stored.get(SCAN, 0))
+        # An older scan is no difference: its blocks can be made anew, and the fits are kept.
+        wanted = {key: value for key, value in self.about.items() if key != SCAN}
+        found = differences(stored, wanted)
+        if newer:
+            found.append("the scan is one of a newer gofstream")
+        if found:
+            raise FormatError(
+                f"{self.path} holds pseudo-experiments that were made with other inputs: "
+                f"{'; '.join(found)}. Repeat those inputs, or make new pseudo-experiments: give "
+                "another file (`null=` in Python; --null FILE or another --out on the command "
+                f"line), or delete {self.path}"
+            )
 
     def blocks(self) -> set[tuple[int, int]]:
         """Tell which (pass, block) are there: the widths, and the scan.
@@ -187,7 +201,8 @@ class NullFile:
                     (*row, block_sum(self._made_for, row)),
                 )
         except sqlite3.DatabaseError as error:
-            raise OSError(f"{self.path} cannot be written ({error}); make room for it") from error
+            advice = obstacle(self.path, error) or f"cannot be written ({error})"
+            raise OSError(f"{self.path} {advice}") from error
 
     def load(self, toys: int) -> NullTable:
         """Read the first ``toys`` toys at all widths.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gofstream.arguments import whole_number
 from gofstream.errors import InputError
 from gofstream.execution import chosen_workers
+from gofstream.inference.agreement import NO_INPUTS, described
 from gofstream.inference.combine import Rule, combined_p
 from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.power import MedianZ, Power, median_z, power
@@ -140,6 +141,7 @@ def power_study(
     folder: Path,
     executor: Executor | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    inputs: Mapping[str, str] = NO_INPUTS,
 ) -> PowerStudy[float]:
     """Make the null and, for each fraction, toys with so much signal added.
 
@@ -148,7 +150,7 @@ def power_study(
     plan : toys of the nominal model.
     signal : where signal events come from; name it in the folder.
     fractions : expected signal over expected nominal events.
-    toys, signal_toys, folder, executor, progress : as in `study`.
+    toys, signal_toys, folder, executor, progress, inputs : as in `study`.
     """
     return study(
         plan,
@@ -158,6 +160,7 @@ def power_study(
         folder=folder,
         executor=executor,
         progress=progress,
+        inputs=inputs,
     )
 
 
@@ -175,6 +178,7 @@ def study(
     folder: Path,
     executor: Executor | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    inputs: Mapping[str, str] = NO_INPUTS,
 ) -> PowerStudy[Signal]:
     """Make the null and, for each alternative, toys of it, treated like the nominal ones.
 
@@ -186,10 +190,11 @@ def study(
     folder : one file for the null and one for each alternative; what is there is used again.
     executor : runs the blocks; by default threads on all cores.
     progress : called with blocks done and wanted, over all files.
+    inputs : what the user typed, as in `calibrate`.
     """
     toys, signal_toys = whole_number("toys", toys), whole_number("signal_toys", signal_toys)
     folder.mkdir(parents=True, exist_ok=True)
-    null = NullFile(folder / "null.null", plan.about())
+    null = NullFile(folder / "null.null", plan.about() | described(inputs))
     jobs, signals = [Job(plan, toys, null)], {}
     for name, source in alternatives.items():
         other = replace(
@@ -198,7 +203,8 @@ def study(
             source_name=f"{plan.source_name} with signal {name}",
             stream=signal_stream(name),
         )
-        signals[name] = NullFile(folder / f"signal-{name}.null", other.about())
+        about = other.about() | described(inputs)
+        signals[name] = NullFile(folder / f"signal-{name}.null", about)
         jobs.append(Job(other, signal_toys, signals[name]))
     with chosen_workers(executor) as chosen:
         run(jobs, chosen, progress=progress)

@@ -28,8 +28,8 @@ from gofstream.ratio.solver import block_bytes, fit
 from gofstream.stream.steps import stream_statistics
 from gofstream.toys.farm import Job, run
 from gofstream.toys.matching import match_source
-from gofstream.toys.plan import draw_toy
-from gofstream.toys.sources import Pool, Source, refuse_training_rows
+from gofstream.toys.plan import draw_toy, events_digest
+from gofstream.toys.sources import Pool, Source, refuse_training_rows, toy_rng
 
 Floats = NDArray[np.float64]
 
@@ -87,6 +87,9 @@ class StreamPlan:
             "seed": self.seed,
             "stream": self.stream,
             "toys_per_block": self.toys_per_block,
+            "first_toy": events_digest(
+                self.source.draw(self.expected, toy_rng(self.seed, self.stream, 0))
+            ),
         }
 
     def check(self) -> None:

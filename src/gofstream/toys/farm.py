@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.errors import StoppedError
+from gofstream.errors import ToysStoppedError
 from gofstream.execution import concurrency, in_this_process, pack, use_hands, worker_died
 from gofstream.toys.memory import RunMemory, WorkerMemory, recomputes_rows
 from gofstream.toys.plan import Blocks
@@ -121,11 +121,8 @@ def run(
         _worker.forget(farm.name for _, farm, _ in todo)  # of an executor in this process
 
 
-def _stopped(why: str, done: int, blocks: int) -> StoppedError:
-    return StoppedError(
-        f"{why}stopped with {done} of {blocks} blocks of toys done and kept; the same call, with "
-        "the same file, goes on from there"
-    )
+def _stopped(why: str, done: int, blocks: int) -> ToysStoppedError:
+    return ToysStoppedError(f"{why}stopped with {done} of {blocks} blocks of toys done")
 
 
 class _Farm:
@@ -202,7 +199,7 @@ class _Farm:
         try:
             return self.executor.submit(work, *arguments)
         except BrokenExecutor as error:
-            raise _lost("a worker died") from error
+            raise ToysStoppedError("a worker died") from error
 
     def _plan(self, tried: int) -> Any:
         if not tried:
@@ -219,18 +216,13 @@ class _Farm:
             self.parcel = result = None
         except Exception as error:
             if worker_died(error):
-                raise _lost("a worker died") from error
+                raise ToysStoppedError("a worker died") from error
             raise
         if result is None and last:
-            raise _lost(f"workers were lost {ATTEMPTS} times with the same block of toys")
+            raise ToysStoppedError(
+                f"workers were lost {ATTEMPTS} times with the same block of toys"
+            )
         return result
-
-
-def _lost(what: str) -> StoppedError:
-    return StoppedError(
-        f"{what}; the blocks that were done are kept, and the same call, with the same file, goes "
-        "on from there"
-    )
 
 
 _worker = WorkerMemory()

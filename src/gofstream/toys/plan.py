@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -138,6 +140,7 @@ class ReferencePlan:
     shape_only : the sizes of batches are held at ``expected``, which then are those observed.
     with_scan : whether toys are scanned too; the paper's experiments know no scan. The other
         statistics do not depend on it, and a file serves both.
+    split_from : digest of the sample that was split into reference and pool, if one was.
     """
 
     learner: Learner
@@ -148,6 +151,7 @@ class ReferencePlan:
     stream: str = "null"
     shape_only: bool = False
     with_scan: bool = True
+    split_from: str = ""
 
     def __post_init__(self) -> None:
         """Match the columns of pools with those of the reference."""
@@ -174,7 +178,9 @@ class ReferencePlan:
             "stream": self.stream,
             "shape_only": self.shape_only,
             "toys_per_block": self.toys_per_block,
+            "first_toy": self._first_toy(),
             **({SCAN: RULE} if self.with_scan else {}),
+            **({"split_from": self.split_from} if self.split_from else {}),
         }
 
     def shared(self, which: float | ScanPass) -> Any:
@@ -232,6 +238,10 @@ class ReferencePlan:
         found = scan_set(grid, self.learner.scaled(batches), self.expected)
         return found.located(self.learner, batches, self.learner.sample)
 
+    def _first_toy(self) -> str:
+        rng = toy_rng(self.seed, self.stream, 0)
+        return events_digest(self.source.draw(self.expected, rng, fixed=self.shape_only))
+
     @property
     def _scan(self) -> ScanPass:
         return ScanPass(float(self.expected.sum()), self.seed, self.shape_only)
@@ -245,6 +255,14 @@ class ReferencePlan:
 
     def _statistics(self, features: Features, batches: Sequence[Floats]) -> tuple[Floats, Fit]:
         return statistics_of(features, batches, self.expected, self.learner.settings)
+
+
+def events_digest(batches: Sequence[Floats]) -> str:
+    """Digest the events of a toy: it tells a simulator from another, whatever they are called."""
+    sha = hashlib.sha256(json.dumps([batch.shape for batch in batches]).encode())
+    for batch in batches:
+        sha.update((np.ascontiguousarray(batch, dtype="<f8") + 0.0).tobytes())
+    return sha.hexdigest()
 
 
 def draw_toy(
