@@ -169,7 +169,10 @@ def test_a_null_made_beforehand(typed: Typed) -> None:
         "test", "reference.parquet", "data.parquet", "--null", "x.null", *common, "--seed", "2"
     )
     assert code == 2
-    assert "x.null was made with another" in err
+    assert (
+        "x.null holds pseudo-experiments that were made with other inputs: --seed was '1', is '2'"
+        in err
+    )
 
 
 def test_exit_code_says_anomaly(typed: Typed) -> None:
