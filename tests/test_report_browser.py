@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, ViewportSize
-from tests.browser import chromium, find
+from tests.browser import assert_windows_fit, chromium, find
 from tests.records import cases, dimuon, line, wide
 from tests.test_examine import record as examined
 
@@ -167,6 +167,8 @@ def test_everything_is_visible_on_a_screen_and_on_a_phone(opened: Any, name: str
         page.set_viewport_size(size)
         assert_shown(page, count_figures(record))
         assert page.locator("#verdict h2").is_visible()
+    if record.windows:
+        assert_windows_fit(page, "th")
 
 
 def test_many_columns_on_a_phone_and_on_paper(opened: Any, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, Request, ViewportSize, expect
-from tests.browser import chromium
+from tests.browser import assert_windows_fit, chromium
 from tests.runs import Run
 from tests.serving import TOKEN, serving, until
 from tests.test_report_browser import CONTRAST, PAYLOADS
@@ -155,6 +155,7 @@ def test_everything_is_visible_on_a_screen_and_on_a_phone(page: Page) -> None:
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             assert page.evaluate(CONTRAST) == []
+    assert_windows_fit(page, "td")
     page.emulate_media(color_scheme="light")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(251, 251, 249)"
     assert "Nothing unusual" in page.locator("#head").inner_text()
