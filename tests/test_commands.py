@@ -26,6 +26,7 @@ from gofstream.errors import GofstreamWarning
 from gofstream.execution import thread_workers
 from gofstream.inference.study import power_study
 from gofstream.nplm import plan_null
+from gofstream.ratio.learner import Learner
 from gofstream.report.examine import examine
 from gofstream.report.record import Record
 from gofstream.sample import Sample
@@ -396,6 +397,47 @@ def test_report_and_inspect(typed: Typed) -> None:
     assert '"x"' in out
 
 
+def test_one_file_of_options_for_a_study(typed: Typed) -> None:
+    """`test`, `calibrate` and `power` take one file, and each its own options from it."""
+    (typed.folder / "study.toml").write_text(
+        'columns = ["a", "b"]\nexpected = 150\ntoys = 90\nquiet = true\n'
+        'units = { a = "GeV" }\nrates = [0.1, 0.2]\nsignal = ["signal.parquet"]\n'
+        "signal-toys = 10\n[settings]\nwidths = [1.0]\nn_centres = 15\none_step = true\n"
+    )
+    common = ("--config", "study.toml")
+    assert typed("test", "reference.parquet", "data.parquet", *common) == (0, "", "")
+    assert typed("power", "reference.parquet", *common) == (0, "", "")
+    power = json.loads((typed.folder / "gofstream-power" / "power.json").read_text())
+    assert power["rates"] == [0.1, 0.2]
+    assert power["power"]["scan"][0]["toys"] == 10
+    assert typed("calibrate", "reference.parquet", *common) == (0, "", "")
+    made = (typed.folder / "toys.null").read_bytes()
+    again = typed("test", "reference.parquet", "data.parquet", *common, "--null", "toys.null")
+    assert again == (0, "", "")
+    assert (typed.folder / "toys.null").read_bytes() == made
+
+
+@pytest.mark.parametrize("name", ["w", "weight", "mcWeight", "event_wgt", "wt", "weights", "w2"])
+def test_a_column_named_like_a_weight(name: str) -> None:
+    """It is tested, but not without a word; names that only hold such letters are left alone."""
+    x = np.random.default_rng(1).normal(size=(200, 2))
+    reference = Sample.from_array(x, ["pt", name])
+    with pytest.warns(GofstreamWarning, match=f"column '{name}': .*--weight {name}"):
+        Learner.prepare(reference, Settings(n_centres=20), expected=50.0, rng=1)
+    for other in ("w_mass", "width", "swt3d", "pt_w", "eta"):
+        quiet = Sample.from_array(x, ["pt", other])
+        Learner.prepare(quiet, Settings(n_centres=20), expected=50.0, rng=1)
+
+
+def test_the_weight_of_one_command_is_not_fitted_by_the_next(typed: Typed) -> None:
+    """Without `--columns` and `--weight` the column of weights would be tested: a warning."""
+    x = np.random.default_rng(3).normal(size=(500, 3))
+    pq.write_table(pa.table({"a": x[:, 0], "w": x[:, 1] ** 2}), typed.folder / "both.parquet")
+    code, _, err = typed("test", "reference.parquet", "both.parquet", "--columns", "a,w", *QUICK)
+    assert code == 0
+    assert "column 'w': is called like a weight, but is tested like the others" in err
+
+
 def damage(path: Path, change: Callable[[bytes], bytes]) -> None:
     """Change the bytes of a file."""
     path.write_bytes(change(path.read_bytes()))
@@ -434,6 +476,8 @@ BAD = {
     "nan": (f"test {DATA} --expected nan", "finite"),
     "word": (f"test {DATA} --expected many", "'many'"),
     "counts": (f"test {DATA} --expected 9,9 --batches 3", "2 numbers for 3 batches"),
+    "more counts": (f"test {DATA} --expected 250,250,250 --batches 2", "3 numbers for 2 batches"),
+    "one batch": (f"test {DATA} --expected 75,75 --batches 1", "2 numbers for 1 batches"),
     "no batch": (f"test {DATA} --batches 0", "--batches"),
     "negative batches": (f"test {DATA} --batches -2", "--batches"),
     "toys": (f"test {DATA} --toys 1", "--toys"),

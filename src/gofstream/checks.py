@@ -5,6 +5,7 @@ Together with the gate in `gofstream.sample` these are all checks of outside dat
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -25,6 +26,8 @@ from gofstream.tables import columns_of
 
 # Below this many reference rows per data row the noise of the reference is felt in t.
 ROWS_PER_EVENT = 5
+#: What columns of event weights are called: weight, mcWeight, event_wgt, w.
+WEIGHT_NAME = re.compile(r"weight|(^|[\W\d_])(wgts?|wts?)($|[\W\d_])|^w\d*$", re.IGNORECASE)
 # 2π is a smaller part of 360.
 LEAST_SPAN = 1 / 50
 
@@ -80,6 +83,24 @@ def check_reference(reference: Sample) -> None:
             GofstreamWarning,
             stacklevel=2,
         )
+
+
+def warn_of_weights(reference: Sample) -> None:
+    """Warn of columns that are called like event weights, since they are about to be tested.
+
+    Examples
+    --------
+    >>> warn_of_weights(Sample.from_array([[0.3, 1.0], [1.2, 1.1]], ["pt", "eta"]))
+    """
+    for column in reference.columns:
+        if WEIGHT_NAME.search(column):
+            warnings.warn(
+                f"sample {reference.name!r}, column {column!r}: is called like a weight, but "
+                "is tested like the others; if it is one, give it as the weight (--weight "
+                f"{column}, or weights=... of a Sample), else leave it out or rename it",
+                GofstreamWarning,
+                stacklevel=2,
+            )
 
 
 def check_data(batches: Sequence[Events], reference: Sample) -> list[Sample]:

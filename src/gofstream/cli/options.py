@@ -264,20 +264,23 @@ class Counting:
     """How many events are expected, in how many batches, and the toys to compare with."""
 
     expected: tuple[float, ...] | None
-    batches: int
+    batches: int | None
     pool: tuple[str, ...]
     toys: int
 
     @property
     def options(self) -> dict[str, Any]:
         """What `plan_test` and `plan_null` ask for: one number, or one for each batch."""
-        if self.expected is None:
-            return {"expected": None, "batches": self.batches}
-        one = len(self.expected) == 1
-        return {
-            "expected": self.expected[0] if one else self.expected,
-            "batches": max(self.batches, len(self.expected)),
-        }
+        if self.expected is None or len(self.expected) == 1:
+            expected = None if self.expected is None else self.expected[0]
+            return {"expected": expected, "batches": self.batches or 1}
+        count = len(self.expected)
+        if self.batches not in (None, count):
+            raise InputError(
+                f"--expected has {count} numbers for {self.batches} batches (--batches); give one "
+                "number for all batches together, or one for each"
+            )
+        return {"expected": self.expected, "batches": count}
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,7 +376,11 @@ def with_counting(command: Command) -> Command:
             type=Numbers(),
             help="Events the nominal model predicts: in all, or for each batch.",
         ),
-        click.option("--batches", type=click.IntRange(min=1), default=1, show_default=True),
+        click.option(
+            "--batches",
+            type=click.IntRange(min=1),
+            help="Batches to split the data into; default: one, or one for each number expected.",
+        ),
         click.option(
             "--pool", multiple=True, help="Further nominal events, for pseudo-experiments."
         ),
@@ -418,7 +425,8 @@ def with_settings(command: Command) -> Command:
             is_eager=True,
             expose_value=False,
             callback=_take_config,
-            help="TOML file of options; [settings] holds settings. Flags go before it.",
+            help="TOML file of options; [settings] holds settings. Flags go before it. Options of "
+            "other commands are left to them.",
         ),
         click.option("--preset", "base", help="Settings of the paper: expo1d, dimuon5d, cmsl1."),
         click.option(
@@ -484,6 +492,29 @@ def _changes(given: tuple[str, ...]) -> dict[str, Any]:
     return found
 
 
+def _options(command: click.Command) -> dict[str, click.Option]:
+    """Give the options that a file may set, by name."""
+    return {
+        parameter.opts[-1].lstrip("-"): parameter
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and parameter.name != "config"
+    }
+
+
+def _options_elsewhere(context: click.Context) -> set[str]:
+    """Name the options of all commands that take a file: those of a study share one."""
+    group = context.find_root().command
+    if not isinstance(group, click.Group):
+        return set()
+    commands = [group.get_command(context, name) for name in group.list_commands(context)]
+    return {
+        option
+        for command in commands
+        if command is not None and any(each.name == "config" for each in command.params)
+        for option in _options(command)
+    }
+
+
 def _take_config(context: click.Context, _: click.Parameter, path: Path | None) -> None:
     """Take options from a file, as if they were defaults."""
     if path is None:
@@ -495,15 +526,12 @@ def _take_config(context: click.Context, _: click.Parameter, path: Path | None) 
     settings = content.pop("settings", {})
     if not isinstance(settings, dict):
         raise InputError(f"{path}: settings must be a table, as in [settings]")
-    known = {
-        parameter.opts[-1].lstrip("-"): parameter
-        for parameter in context.command.params
-        if isinstance(parameter, click.Option) and parameter.name != "config"
-    }
+    known = _options(context.command)
     defaults = {}
     for key, value in content.items():
-        if key not in known:
+        if key in known:
+            defaults[known[key].name] = value
+        elif key not in _options_elsewhere(context):
             raise InputError(f"{path}: unknown option {key!r}; {nearest_names(key, known)}")
-        defaults[known[key].name] = value
     context.default_map = {**(context.default_map or {}), **defaults}
     context.meta["gofstream.settings"] = settings

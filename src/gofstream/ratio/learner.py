@@ -16,7 +16,7 @@ from gofstream.arguments import (
     positive_numbers,
     random_generator,
 )
-from gofstream.checks import check_data, check_reference
+from gofstream.checks import check_data, check_reference, warn_of_weights
 from gofstream.errors import InputError, refuse_beyond
 from gofstream.ratio.centres import (
     COARSE_RANK,
@@ -114,6 +114,7 @@ class Learner:
         rng = random_generator("rng", rng)
         expected = positive_number("expected", expected, PREDICTED)
         check_reference(reference)
+        warn_of_weights(reference)
         scaling = Scaling.learn(reference, settings.scaling)
         scaled = ScaledRows(reference, scaling)
         for part in pieces(len(reference)):  # events that are too far out are refused
