@@ -20,6 +20,7 @@ from tests.test_cli import run
 
 from gofstream.cli import cli
 from gofstream.errors import ColumnError, FormatError, InputError
+from gofstream.inference.result import UNDESCRIBED
 from gofstream.report import words
 from gofstream.report.histograms import poisson_errors
 from gofstream.report.html import render
@@ -99,6 +100,10 @@ def test_every_number_in_the_tables_is_the_records(name: str) -> None:
     told = record.verdicts | {name: found.combined for name, found in record.statistics.items()}
     for row, (strategy, found) in zip(page.rows("combined"), told.items(), strict=True):
         assert row[0][0].split("\n")[0] == strategy
+        if strategy in record.statistics and all(words.widths_undescribed(record, strategy)):
+            assert row[2][0] == UNDESCRIBED
+            assert row[1][1] == row[2][1] == []
+            continue
         assert row[1][1] == [str(found.z)]
         assert row[2][1] == [str(found.p)]
         p, interval = row[2][0].split("\n")
@@ -109,8 +114,15 @@ def test_every_number_in_the_tables_is_the_records(name: str) -> None:
         assert row[1][0] == f"{window.kind}, {window.shape}"
         numbers = [window.observed, window.expected, window.signal, window.t]
         assert [value for cell in row[2:] for value in cell[1]] == list(map(str, numbers))
-    for row, found in zip(page.rows("widths"), record.statistics.values(), strict=True):
-        for (text, values), chance, null in zip(row[1:], found.p, found.null, strict=True):
+    for row, (name, found) in zip(page.rows("widths"), record.statistics.items(), strict=True):
+        lost = words.widths_undescribed(record, name)
+        for (text, values), chance, null, wrong in zip(
+            row[1:], found.p, found.null, lost, strict=True
+        ):
+            if wrong:
+                assert values == [str(null.t)]
+                assert UNDESCRIBED in text
+                continue
             law = [] if chance.law_p is None else [str(chance.law_p)]
             assert values == [str(null.t), str(chance.p), str(chance.z), *law]
             assert ("a fitted law, not measured" in text) == bool(law)
@@ -227,6 +239,7 @@ def test_rendering_is_deterministic_and_leaves_matplotlib_alone() -> None:
         ("rate tested apart", "2,000 observed, 2,100 expected, p = 0.028.", "not tested"),
         ("rate tested apart", "shape only: their number is tested apart", "· 2,000 expected"),
         ("one batch", "2,000 events in 1 batch ·", "batches ·"),
+        ("p of one", "t < 0: f does not describe the data (all, next, scan)", "Few toys"),
         ("from Python", "None was kept", "To make it again"),
         ("not converged, not covered", "1 of 8 fits stopped early", "toys that did not"),
         ("not converged, not covered", "7 of 2,000 events lie far", "toys that did not"),

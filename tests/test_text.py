@@ -9,7 +9,9 @@ import pytest
 
 from gofstream import Sample, Settings, nplm_test
 from gofstream.inference.rate import RateTest
+from gofstream.inference.result import undescribed
 from gofstream.report.examine import examine
+from gofstream.report.html import render
 from gofstream.report.text import summary
 from gofstream.report.words import p_text
 
@@ -42,3 +44,43 @@ def test_a_verdict_made_by_the_rate_says_so() -> None:
     text = str(result)
     assert "shape and rate together (Fisher)" in text
     assert "rate, tested apart: 500 events, 20000 expected" in text
+
+
+def test_a_fit_that_does_not_describe_the_data() -> None:
+    """500 events in [2, 2.1] at σ = 3: t far below zero; the scan sees them, and so the verdict."""
+    rng = np.random.default_rng(3)
+    reference = Sample.from_array(rng.normal(size=(20_000, 1)), ["x"], name="reference")
+    data = Sample.from_array(rng.uniform(2, 2.1, size=(500, 1)), ["x"], name="data")
+    result = nplm_test(
+        data,
+        reference,
+        expected=500,
+        batches=2,
+        settings=Settings(widths=(3.0,), n_centres=30),
+        simulator=lambda n, rng: rng.normal(size=(n, 1)),
+        n_resamples=39,
+        rng=1,
+    )
+    found = result.statistics["all"]
+    assert found.t[0] < -1000
+    assert result.null.statistic("all").min() > 0
+    assert found.undescribed == (True,)
+    assert result.statistics["scan"].undescribed == (False,)
+    assert result.statistics["scan"].p[0].hits == 0
+    assert result.pvalue == 2 / 40  # the toy of largest `all` ties with the data
+    record = examine(result, data, reference)
+    text = summary(record)
+    assert text.splitlines()[1].startswith("p = 0.05, ")
+    row = next(line for line in text.splitlines() if line.startswith("all  "))
+    assert row.split() == ["all", "t", "<", "0", "-", "3"]
+    assert "t < 0: f does not describe the data (" in text
+    assert "all at σ = 3: t < 0: f does not describe the data" in str(result)
+    page = render(record)
+    assert "t &lt; 0: f does not describe the data" in page
+
+
+def test_p_of_one_with_t_above_zero_is_a_p_value() -> None:
+    """Data that look more like the reference than all toys, and t below zero that toys reach."""
+    assert not undescribed(1.0, 20, 20)
+    assert not undescribed(-1.0, 19, 20)
+    assert undescribed(-1.0, 20, 20)

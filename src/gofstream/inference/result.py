@@ -48,6 +48,19 @@ def is_shown(statistic: str, batches: int) -> bool:
     return batches > 1 or statistic in ONE_BATCH
 
 
+#: What stands in place of p where `undescribed` holds.
+UNDESCRIBED = "t < 0: f does not describe the data"
+
+
+def undescribed(t: float, hits: int, toys: int) -> bool:
+    """Tell whether t is below zero and below all toys: p = 1 then says nothing about the data.
+
+    f minimises a cross-entropy. Where data fill a spot much smaller than the width, the likelihood
+    that t is made of can be worse with this f than without it.
+    """
+    return t < 0 and hits == toys
+
+
 @dataclass(frozen=True, slots=True)
 class StatisticResult:
     """One statistic at every width, and over all of them.
@@ -62,6 +75,11 @@ class StatisticResult:
     t: tuple[float, ...]
     p: tuple[PValue, ...]
     combined: PValue
+
+    @property
+    def undescribed(self) -> tuple[bool, ...]:
+        """Whether f does not describe the data, by width."""
+        return tuple(undescribed(t, p.hits, p.toys) for t, p in zip(self.t, self.p, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +220,8 @@ class TestResult:
         for name, result in self.shown.items():
             wide = f' colspan="{across}"' if name == SCAN else ""
             cells = "".join(
-                f"<td{wide}>{t:.1f}<br>{escape(_p(p))}</td>"
-                for t, p in zip(result.t, result.p, strict=True)
+                f"<td{wide}>{t:.1f}<br>{escape(text)}</td>"
+                for t, text in zip(result.t, _by_width(result), strict=True)
             )
             body += row(name, cells, result.combined)
         notes = "".join(f"<li>{escape(note)}</li>" for note in self._notes())
@@ -294,7 +312,7 @@ class TestResult:
                 rows.append([f"{name}, t = {result.t[0]:.1f}", *empty, *last])
             else:
                 rows.append([name, *(f"{t:.1f}" for t in result.t), "", ""])
-                rows.append(["   p", *map(_p, result.p), *last])
+                rows.append(["   p", *_by_width(result), *last])
         sizes = [max(len(row[k]) for row in rows) for k in range(len(head))]
         lines = [
             "  ".join(
@@ -313,6 +331,12 @@ class TestResult:
             "toys alike"
         ]
         notes += [f"scan: {window}" for window in self.windows[:1]]
+        notes += [
+            f"{name}{self._at(name, k)}: {UNDESCRIBED}"
+            for name, result in self.shown.items()
+            for k, lost in enumerate(result.undescribed)
+            if lost
+        ]
         if self.together is not None:
             names, p = self.together
             notes.append(f"{', '.join(names)} together: {p}")
@@ -355,6 +379,11 @@ RULES: dict[Rule, str] = {
 
 def _p(p: PValue) -> str:
     return f"{p.p:.2g}"
+
+
+def _by_width(result: StatisticResult) -> list[str]:
+    pairs = zip(result.p, result.undescribed, strict=True)
+    return ["t < 0" if lost else _p(p) for p, lost in pairs]
 
 
 def _z(p: PValue) -> str:

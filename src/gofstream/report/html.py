@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from gofstream.inference.result import RULES
+from gofstream.inference.result import RULES, UNDESCRIBED
 from gofstream.report import words
 from gofstream.report.histograms import column_figure, pair_figure
 from gofstream.report.pictures import null_figure, p_figure, storage_figure
@@ -70,6 +70,8 @@ def render(record: Record) -> str:
         headline=words.headline(record),
         verdict=words.verdict(record),
         decision=words.decision(record),
+        undescribed=UNDESCRIBED,
+        lost={name: words.widths_undescribed(record, name) for name in record.statistics},
         caveats=words.caveats(record),
         units={column.name: column.label for column in record.columns},
         pictures=_pictures(record),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from gofstream.report.record import Record
 from gofstream.report.words import (
     caveats,
@@ -12,6 +14,7 @@ from gofstream.report.words import (
     place_text,
     span_text,
     verdict,
+    widths_undescribed,
     z_text,
 )
 from gofstream.toys.scanning import SCAN
@@ -19,6 +22,7 @@ from gofstream.toys.scanning import SCAN
 
 def summary(record: Record) -> str:
     """Write a result in a dozen lines."""
+    lost = partial(widths_undescribed, record)
     lines = [record.title, headline(record), verdict(record), decision(record), ""]
     rows = [("strategy", "p", "Z", "most surprising width")]
     for name, together in record.verdicts.items():
@@ -26,7 +30,8 @@ def summary(record: Record) -> str:
     for name, found in record.statistics.items():
         best = min(range(len(found.p)), key=lambda k: found.p[k].p)
         width = "-" if name == SCAN else number(record.widths[best].width, 3)
-        rows.append((name, p_text(found.combined.p), z_text(found.combined.z), width))
+        p, z = p_text(found.combined.p), z_text(found.combined.z)
+        rows.append((name, *(("t < 0", "-") if all(lost(name)) else (p, z)), width))
     sizes = [max(len(row[k]) for row in rows) for k in range(4)]
     lines += [
         "  ".join(cell.ljust(n) for cell, n in zip(row, sizes, strict=True)).rstrip()

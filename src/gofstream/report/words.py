@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from gofstream.inference.pvalues import counted_text, toys_needed
-from gofstream.inference.result import complaints
+from gofstream.inference.result import UNDESCRIBED, complaints, undescribed
 from gofstream.report.record import Chance, Place, Record, Window
 from gofstream.scan.region import range_text
 
@@ -157,6 +157,13 @@ def span_text(low: float, high: float, digits: int = 4) -> str:
     return "above {} or below {}".format(*ends) if low > high else "from {} to {}".format(*ends)
 
 
+def widths_undescribed(record: Record, name: str) -> list[bool]:
+    """Tell at which widths of a statistic f does not describe the data."""
+    found = record.statistics[name]
+    pairs = zip(found.null, found.p, strict=True)
+    return [undescribed(null.t, chance.hits, record.toys) for null, chance in pairs]
+
+
 def verdict(record: Record) -> str:
     """Say in one sentence how surprising the data are."""
     p = record.high if record.low == 0 else record.pvalue
@@ -192,6 +199,16 @@ def caveats(record: Record) -> list[tuple[str, str]]:
     """List what to know before quoting the verdict: each a heading of few words, and a sentence."""
     found = []
     found += _too_few_toys(record)
+    lost = [name for name in record.statistics if any(widths_undescribed(record, name))]
+    if lost:
+        head, text = UNDESCRIBED.split(": ")
+        found.append(
+            (
+                head,
+                f"{text} ({', '.join(lost)}), as when they fill a spot much smaller than a width. "
+                "p = 1 says nothing there; the scan needs no f.",
+            )
+        )
     told = set()
     stuck = missed = 0
     for width in record.widths:
