@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import re
 import sqlite3
 from contextlib import closing
@@ -472,6 +473,22 @@ def test_changed_rows_are_noticed(path: Path, statement: str, message: str) -> N
     assert str(path) in str(raised.value)
     with pytest.raises(FormatError, match=message), Reader(path) as reader:
         verify(reader)
+
+
+def test_a_log_that_was_left_behind(path: Path) -> None:
+    """A store that was removed without it: no new one is ruined by it, and it is not lost."""
+    child = os.fork()
+    if child == 0:
+        store = Store.create(path, {}, Retention("sat"))
+        store.append(Entry(1, "b1", "d", 0.0, 1, 1.0))
+        os._exit(0)
+    os.waitpid(child, 0)
+    path.rename(path.with_name("moved"))
+    with pytest.raises(InputError, match=r"-wal belongs to a store that was at .*move it away"):
+        Store.create(path, {}, Retention("sat"))
+    path.with_name("moved").rename(path)
+    with Reader(path) as reader:
+        assert [entry.name for entry in reader.entries()] == ["b1"]
 
 
 def test_verify_names_every_batch(path: Path) -> None:

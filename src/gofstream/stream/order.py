@@ -15,11 +15,11 @@ from typing import Literal, NamedTuple
 
 from gofstream.stream.names import BatchName, natural, original, running
 
-#: Up to so many batches that did not come are given up by their own names, more by one for all.
-MOST_NAMES = 100
 #: Numbers that may be missing in a row. One further away follows none that is known: it is taken
 #: when it has waited, nothing is given up for it, and its series goes on where it was.
-MOST_MISSING = 1000
+MOST_MISSING = 100
+#: Numbers behind which a series may go on: one, and those far from all others that came last.
+MOST_ENDS = 100
 
 
 class Step(NamedTuple):
@@ -167,11 +167,9 @@ class Order:
             return
         first, end = last + 1, int(digits)
         width = min(len(ends[last]), len(digits))
-        names = [f"{series}{number:0{width}}" for number in range(first, end)]
-        if len(names) > MOST_NAMES:
-            names = [f"{names[0]} to {end - 1:0{width}}"]
         why = f"did not come within {self.patience:g} s while {series}{digits} was there"
-        yield from (Step("skip", BatchName.fitted(name), why) for name in names)
+        for number in range(first, end):
+            yield Step("skip", BatchName.fitted(f"{series}{number:0{width}}"), why)
 
 
 def _before(ends: Mapping[int, str], number: int) -> int | None:
@@ -214,3 +212,5 @@ def _advance(ends: dict[int, str], digits: str) -> None:
     if (last := _before(ends, number)) is not None:
         del ends[last]
     ends[number] = digits
+    if len(ends) > MOST_ENDS:
+        del ends[next(iter(ends))]

@@ -85,12 +85,19 @@ class Store(Reader):
         Raises
         ------
         InputError
-            If there is a file of that name.
+            If there is a file of that name, or the log of a store that was there.
         StoppedError
             If it cannot be written, or the file system has no locks.
         """
         described = _described(about, retention)
         with troubles(path, "be made"):
+            for log in (path.with_name(f"{path.name}{end}") for end in ("-wal", "-journal")):
+                # SQLite would take it for the log of the new file, and ruin that.
+                if log.exists() and log.stat().st_size:
+                    raise InputError(
+                        f"{log} belongs to a store that was at {path}, and may hold its last "
+                        "batches; put that store back beside it, or move it away"
+                    )
             kind = journal(path)
             with appearing(path) as partial, closing(connect(partial, "rwc")) as db:
                 schema.make(db, described)
