@@ -166,7 +166,6 @@ class Follower:
             latest = known.latest
             if latest is not None and latest.number > reader.head().dropped and not known.model:
                 known.model = float(sum(map(len, reader.models(latest.number).values())))
-            scan = reader.scan() if known.facts.scanned else None
         columns, storage = len(known.facts.columns), status.storage
         return view.page(status) | {
             "store": self.path.name,
@@ -184,7 +183,7 @@ class Follower:
                     columns,
                     known.model,
                     storage.sums,
-                    None if scan is None else len(scan.run),
+                    storage.scan or None,
                 ),
             },
         }
