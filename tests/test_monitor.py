@@ -221,7 +221,7 @@ def test_a_run_reads_its_ledger_once_when_it_goes_on(
 
     monkeypatch.setattr(Reader, "entry", counted)
     with ThreadPoolExecutor(1) as executor, opened(path) as monitor:
-        names = monitor.learnt.names
+        names = monitor.learnt_names.names
         Watching(monitor, Intake(Offers(), Order(0.0, names)), executor)
     refused = ("b04", "b09")
     assert names == tuple(each.name for each in offers() if each.name not in refused)

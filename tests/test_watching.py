@@ -79,7 +79,7 @@ def offered(
         Monitor.open(path, learner, None, Retention("sat"), epoch=10, window=2) as monitor,
         thread_workers(2) as executor,
     ):
-        order = Order(0.0, monitor.learnt.names)
+        order = Order(0.0, monitor.learnt_names.names)
         watching = Watching(monitor, Intake(offers, order, room=3), executor)
         watching.run(threading.Event(), see, ended=lambda: True)
     return seen, [future.exception(timeout=0) for future in told]
@@ -607,7 +607,7 @@ def test_a_store_moved_or_removed_loses_no_batch(
             Monitor.open(store, learner, None, Retention("sat"), epoch=10, window=2) as monitor,
             thread_workers(1) as executor,
         ):
-            order = Order(0.0, monitor.learnt.names)
+            order = Order(0.0, monitor.learnt_names.names)
             source = Inbox(inbox, Decoder(("x",)), settle=0.0, poll=0.0)
             watching = Watching(monitor, Intake(source, order, room=1), executor)
             watching.run(threading.Event(), see, ended=lambda: True)

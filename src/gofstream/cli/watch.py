@@ -171,7 +171,7 @@ def watch(
             stack.callback(threads.shutdown, cancel_futures=True)
         source = Inbox(inbox, decoder, keep=keep_files, executor=openers)
         # When nothing more is on its way, there is nothing to wait for.
-        order = Order(0.0 if once else patience, monitor.learnt.names)
+        order = Order(0.0 if once else patience, monitor.learnt_names.names)
         executor = stack.enter_context(thread_workers(running.threads))
         stack.enter_context(_stopped_by_signals(stop))
         spooled = stack.enter_context(_spooling(inbox, stop)) if from_stdin else None

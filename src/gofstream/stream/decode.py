@@ -92,7 +92,7 @@ class Decoder:
         with opened(path, self.tree) as table:
             noted = table.notes.get(EXPECTED)
         expected = None if noted is None else _number(noted, f"{path}, {EXPECTED.decode()}")
-        companion = beside(path)
+        companion = companion_path(path)
         if companion is not None and os.path.lexists(companion):
             expected = _read_expected(companion)
         events = read(
@@ -108,7 +108,7 @@ class Decoder:
         return Batch(events.sample, expected)
 
 
-def beside(path: Path) -> Path | None:
+def companion_path(path: Path) -> Path | None:
     """Name the file that says what was expected of a batch; None where no name is so long."""
     companion = path.with_suffix(BESIDE)
     return companion if len(os.fsencode(companion.name)) <= _LONGEST_FILE else None

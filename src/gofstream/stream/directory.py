@@ -22,7 +22,7 @@ from gofstream.errors import (
     printable,
 )
 from gofstream.files import write_whole
-from gofstream.stream.decode import BESIDE, Decoder, beside
+from gofstream.stream.decode import BESIDE, Decoder, companion_path
 from gofstream.stream.files import troubles
 from gofstream.stream.names import BatchName, natural
 from gofstream.stream.sources import Arrival, Lag, submit
@@ -175,7 +175,7 @@ class Inbox:
     def done(self, arrival: Arrival) -> None:
         """Remove the file of a batch, or move it; not another one that has taken its name."""
         file = self._loaded[arrival.name]
-        companion = beside(file.path)
+        companion = companion_path(file.path)
         with troubles(file.path, "be removed from the inbox"):
             if os.path.lexists(file.path) and _stamp(os.lstat(file.path)) == _stamp(file.found):
                 # The batch goes last: until then it is offered again after a crash.
@@ -191,7 +191,7 @@ class Inbox:
     def refused(self, arrival: Arrival, why: str) -> None:
         """Move the file of a batch to quarantine, with the reason in a text file beside it."""
         file = self._loaded[arrival.name]
-        companion = beside(file.path)
+        companion = companion_path(file.path)
         with troubles(file.path, "be moved to quarantine"):
             if os.path.lexists(file.path):
                 place = _free(self.folder / QUARANTINE, file.path.name)

@@ -98,14 +98,14 @@ class Monitor:
         boundary: Boundary | None,
         position: Position,
         executor: Executor | None,
-        learnt: LearntNames,
+        learnt_names: LearntNames,
     ) -> None:
         self.store = store
         self.learner = learner
         self.boundary = boundary
         self.position = position
         #: What had been learnt when the store was opened.
-        self.learnt = learnt
+        self.learnt_names = learnt_names
         self._each: Each = map if executor is None else executor.map
         self._features = tuple(track.features for track in position.tracks)
         scans = position.scans

@@ -98,12 +98,12 @@ class BatchName(str):
             yield BatchName.fitted(f"{self} (again{f' {number}' * (number > 1)})")
 
 
-def original(name: str) -> str:
+def offered_name(name: str) -> str:
     """Give the name under which a batch was offered.
 
     Examples
     --------
-    >>> original("run7-0001 (again 2)"), original("run7-0002")
+    >>> offered_name("run7-0001 (again 2)"), offered_name("run7-0002")
     ('run7-0001', 'run7-0002')
     """
     return _AGAIN.sub("", name)

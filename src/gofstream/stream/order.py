@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Literal, NamedTuple
 
-from gofstream.stream.names import BatchName, natural, original, running
+from gofstream.stream.names import BatchName, natural, offered_name, running
 
 #: Numbers that may be missing in a row. One further away follows none that is known: it is taken
 #: when it has waited, nothing is given up for it, and its series goes on where it was.
@@ -67,22 +67,22 @@ class Order:
         # for each number that was far from all others.
         self._ends: dict[str, dict[int, str]] = {}
         # Of each series the files that were taken, of which nobody knows yet if they are batches.
-        self._taken: dict[str, dict[str, str]] = {}
+        self._pending: dict[str, dict[str, str]] = {}
         self._series: str | None = None
         for name in names:
-            if parts := running(original(name)):
+            if parts := running(offered_name(name)):
                 _advance(self._ends.setdefault(parts[0], {}), parts[1])
                 self._series = parts[0]
 
     def applied(self, name: str) -> None:
         """Take note that a batch which was taken is one: its series goes on behind it."""
-        if (parts := running(name)) and self._taken.get(parts[0], {}).pop(name, None):
+        if (parts := running(name)) and self._pending.get(parts[0], {}).pop(name, None):
             _advance(self._ends.setdefault(parts[0], {}), parts[1])
 
     def refused(self, name: str) -> None:
         """Take note that a batch which was taken is none: its series goes on as if it were not."""
         if parts := running(name):
-            self._taken.get(parts[0], {}).pop(name, None)
+            self._pending.get(parts[0], {}).pop(name, None)
 
     def steps(
         self,
@@ -148,12 +148,12 @@ class Order:
     def _reached(self, series: str) -> dict[int, str]:
         """Say where a series goes on if all that was taken are batches."""
         ends = dict(self._ends.get(series, {}))
-        for digits in sorted(self._taken.get(series, {}).values(), key=int):
+        for digits in sorted(self._pending.get(series, {}).values(), key=int):
             _advance(ends, digits)
         return ends
 
     def _take(self, name: str, series: str, digits: str) -> Step:
-        self._taken.setdefault(series, {})[name] = digits
+        self._pending.setdefault(series, {})[name] = digits
         return Step("take", name)
 
     def _late(self, name: str, ends: Mapping[int, str], number: int) -> Step:

@@ -80,7 +80,7 @@ class Watching:
         self._missing: dict[str, list[Skipped]] = {}
         self._gathering = Gathering(monitor.learner)
         # Of every batch that was merged, its digest and the number of the whole.
-        self._merged: dict[str, tuple[str, int]] = dict(monitor.learnt.parts)
+        self._merged: dict[str, tuple[str, int]] = dict(monitor.learnt_names.parts)
 
     def run(
         self,
