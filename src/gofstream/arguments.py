@@ -108,7 +108,7 @@ def random_generator(name: str, value: Any) -> np.random.Generator:
 
     Examples
     --------
-    >>> random_generator("rng", 1).integers(10)
+    >>> int(random_generator("rng", 1).integers(10))
     4
     """
     try:

@@ -289,7 +289,7 @@ class Regions:
         >>> columns = Columns.of(Scaling.learn(reference), reference)
         >>> regions = Regions.of([Tails(np.array([0, 1]), np.array([1.0, -np.inf]))], columns)
         >>> regions.places
-        ((Place(column='mass', low=29.2, high=None),), ())
+        ((Place(column='mass', low=29.15, high=None),), ())
         >>> regions.count(reference).tolist()
         [21.0, 101.0]
         """

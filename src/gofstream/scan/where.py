@@ -122,9 +122,9 @@ def best_windows(
     >>> best = windows_of(ScanSummary.empty(grid).add(scaling.apply(data), 500.0), scaling,
     ...     [data], reference)[0]
     >>> place = best.places[0]
-    >>> best.kind, place.low < 9 < place.high
+    >>> best.kind, bool(place.low < 9 < place.high)
     ('excess', True)
-    >>> best.observed == np.sum((mass >= place.low) & (mass <= place.high))
+    >>> best.observed == int(np.sum((mass >= place.low) & (mass <= place.high)))
     True
     """
     grid, ratio = summary.grid, summary.log_ratio
