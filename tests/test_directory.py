@@ -207,6 +207,19 @@ def test_a_change_after_the_last_look(folder: Path) -> None:
     assert "changed after it had been the same for a while" in loaded(inbox, "a").problem
 
 
+def test_a_file_that_never_settles_holds_up_nothing_for_ever(folder: Path) -> None:
+    """It keeps its place for a while; then those behind it are taken."""
+    inbox = Inbox(folder, DECODER)
+    intake = Intake(inbox, Order(1.0, ["run-1"]))
+    put(folder, "run-3.parquet", 1.0)
+    taken: dict[float, list[str]] = {}
+    for now in (0.0, 5.0, 100.0, 599.0, 601.0):
+        with (folder / "run-2.csv").open("a") as file:
+            file.write("1.0\n")
+        taken[now] = [each.name for each in intake.take(now)]
+    assert taken == {0.0: [], 5.0: [], 100.0: [], 599.0: [], 601.0: ["run-2", "run-3"]}
+
+
 class GatedDecoder(Decoder):
     """Takes as long as a test likes over one file."""
 

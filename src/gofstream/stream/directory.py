@@ -30,6 +30,8 @@ from gofstream.stream.sources import Arrival, Lag, submit
 QUARANTINE, DONE = "quarantine", "done"
 #: How files end that are not there to be read: still being written, or beside a batch.
 NOT_BATCHES = (".tmp", ".part", ".partial", BESIDE)
+#: Seconds for which a batch that is being written keeps its place in the order.
+LONGEST_WRITING = 600.0
 # Files opened in one scan, or about to be: ten thousand must not hold up the first of them.
 _AT_ONCE = 100
 # Bytes of a name: file systems allow 255, and what is put before and behind it must find room.
@@ -113,7 +115,7 @@ class Inbox:
         self._files: dict[str, _File] = {}
         self._ready: dict[str, _File] = {}
         self._loaded: dict[str, _File] = {}
-        self._next = -float("inf")
+        self._now = self._next = -float("inf")
         with troubles(folder, "be used as an inbox"):
             for place in (folder, folder / QUARANTINE, folder / DONE):
                 place.mkdir(parents=True, exist_ok=True)
@@ -122,6 +124,7 @@ class Inbox:
 
     def waiting(self, now: float) -> dict[str, float]:
         """Give the batches that can be loaded, good or bad, and since when."""
+        self._now = now
         if now >= self._next:
             start = time.perf_counter()
             with troubles(self.folder, "be read"):
@@ -141,12 +144,17 @@ class Inbox:
         return {name: file.ready for name, file in self._ready.items() if file.ready is not None}
 
     def coming(self) -> list[str]:
-        """Name the batches whose files have not settled, or cannot be read yet."""
+        """Name the batches whose files have not settled, or cannot be read yet.
+
+        One that is written for ever is not waited for that long.
+        """
         there = self._ready.keys() | self._loaded.keys()
         return [
             file.name
             for file in self._files.values()
-            if file.ready is None and file.name not in there
+            if file.ready is None
+            and file.name not in there
+            and self._now - file.seen < LONGEST_WRITING
         ]
 
     def lag(self, now: float) -> Lag:
