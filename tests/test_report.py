@@ -369,9 +369,20 @@ def test_a_column_with_nothing_in_it_is_drawn() -> None:
     assert [text.get_text() for text in kept.axes[0].texts] == ["0 B"]
 
 
+def meaning(schema: Any) -> Any:
+    """Leave out of a JSON schema what says nothing: versions of pydantic differ in that."""
+    if isinstance(schema, list):
+        return [meaning(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    empty = {"additionalProperties"} if schema.get("additionalProperties") is True else set()
+    empty |= {"enum"} if "const" in schema else set()
+    return {key: meaning(part) for key, part in schema.items() if key not in empty}
+
+
 def test_the_published_schema_is_that_of_the_record() -> None:
     """The file in the package follows the code."""
-    assert SCHEMA.read_text() == schema()
+    assert meaning(json.loads(SCHEMA.read_text())) == meaning(json.loads(schema()))
 
 
 def test_report_command(tmp_path: Path) -> None:
