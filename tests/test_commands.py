@@ -20,11 +20,13 @@ import pytest
 from numpy.typing import NDArray
 
 from gofstream import nplm_test
+from gofstream.analysis import _title
 from gofstream.cli import main
 from gofstream.cli.reference import page
 from gofstream.errors import GofstreamWarning
 from gofstream.execution import thread_workers
 from gofstream.inference.study import power_study
+from gofstream.io import read
 from gofstream.nplm import plan_null
 from gofstream.ratio.learner import Learner
 from gofstream.report.examine import examine
@@ -205,7 +207,8 @@ def test_weights_pools_and_shape(typed: Typed) -> None:
         "--expected", "60,90", "--pool", "pool.parquet", *QUICK,
     )  # fmt: skip
     assert code == 0
-    assert "the pool (pool.parquet) has no column 'w': each of its events counts once" in err
+    text = "gofstream: warning: the pool (pool.parquet) has no column 'w': each of its events"
+    assert text in err
     found = Record.load(typed.folder / "gofstream-test" / "result.json")
     assert "the pool 'pool'" in found.source
     assert len(found.batches) == 2
@@ -345,6 +348,24 @@ def test_power(typed: Typed) -> None:
     assert typed(*words)[0] == 0
     nothing = json.loads((typed.folder / "gofstream-power" / "power.json").read_text())
     assert nothing["power"]["single"][1]["value"] < curve[1]["value"] - 0.3
+
+
+@pytest.mark.parametrize(
+    ("count", "title"),
+    [
+        (1, "0.npy against"),
+        (3, "0.npy + 1.npy + 2.npy against"),
+        (5, "0.npy to 4.npy (5 files) a"),
+    ],
+)
+def test_the_title_names_all_files(tmp_path: Path, count: int, title: str) -> None:
+    """Up to three by name, more by number."""
+    for k in range(5):
+        np.save(tmp_path / f"{k}.npy", np.arange(3.0) + k)
+    files = [read(str(tmp_path / name)) for name in ("0.npy", "[0-4].npy")]
+    data = read([str(tmp_path / f"{k}.npy") for k in range(count)])
+    assert _title(data, files[0]).startswith(title)
+    assert _title(data, files[1]).endswith("against 0.npy to 4.npy (5 files)")
 
 
 def test_power_out_of_reach(typed: Typed) -> None:

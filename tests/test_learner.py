@@ -41,7 +41,7 @@ def draw(rng: np.random.Generator, rows: int, shift: float = 0.0) -> Floats:
 def nominal(rows: int = 3000, seed: int = 1, *, weighted: bool = False) -> Sample:
     """Draw a reference, perhaps with weights of which some are zero."""
     rng = np.random.default_rng(seed)
-    weights = rng.gamma(1.5, size=rows) * (rng.uniform(size=rows) > 0.1) if weighted else None
+    weights = rng.gamma(4, size=rows) * (rng.uniform(size=rows) > 0.1) if weighted else None
     return Sample.from_array(draw(rng, rows), COLUMNS, weights=weights, name="reference")
 
 

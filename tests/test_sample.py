@@ -1,6 +1,7 @@
 """Samples hold what they were given, and refuse what cannot be used, saying why."""
 
 import copy
+import math
 import pickle
 import warnings
 
@@ -448,6 +449,20 @@ def test_small_reference(reference):
     with pytest.warns(GofstreamWarning, match=text):
         check_data(batches, reference)
     assert len(check_data(batches[:1] * 2, reference)) == 2
+
+
+def test_a_weighted_reference_is_worth_fewer_rows() -> None:
+    """Of 200 rows half weigh a hundredth: worth 102, so 21 events ask for 206 rows."""
+    weights = np.tile([1.0, 0.01], 100)
+    values = np.arange(200.0)
+    reference = Sample.from_array(values, weights=weights, name="reference")
+    worth = math.fsum(weights) ** 2 / math.fsum(weights**2)
+    assert round(worth) == 102
+    needed = math.ceil(5 * 21 * 200 / worth)
+    text = f"200 rows, by their weights worth 102, for 21 data events.* at least {needed} rows"
+    with pytest.warns(GofstreamWarning, match=text):
+        check_data([Sample.from_array(values[:21])], reference)
+    assert len(check_data([Sample.from_array(values[:20])], reference)) == 1
 
 
 def test_data_that_vary_where_the_reference_does_not(reference):

@@ -35,7 +35,7 @@ def test_a_verdict_made_by_the_rate_says_so() -> None:
     shape = result.verdicts["all", "scan"]
     log = math.log(shape.p) + math.log(rate.p)
     assert result.pvalue == pytest.approx(math.exp(log) * (1 - log), rel=1e-6)
-    head = summary(record).splitlines()[1]
+    head = summary(record).splitlines()[2]
     assert head.startswith(
         f"p = {p_text(result.pvalue)}: shape and number of events together (Fisher). "
         f"Shape (all + scan): p = {p_text(shape.p)}, "
@@ -70,7 +70,7 @@ def test_a_fit_that_does_not_describe_the_data() -> None:
     assert result.pvalue == 2 / 40  # the toy of largest `all` ties with the data
     record = examine(result, data, reference)
     text = summary(record)
-    assert text.splitlines()[1].startswith("p = 0.05, ")
+    assert text.splitlines()[2].startswith("p = 0.05, ")
     row = next(line for line in text.splitlines() if line.startswith("all  "))
     assert row.split() == ["all", "t", "<", "0", "-", "3"]
     assert "t < 0: f does not describe the data (" in text
@@ -84,3 +84,25 @@ def test_p_of_one_with_t_above_zero_is_a_p_value() -> None:
     assert not undescribed(1.0, 20, 20)
     assert not undescribed(-1.0, 19, 20)
     assert undescribed(-1.0, 20, 20)
+
+
+def test_what_was_tested_is_said_first() -> None:
+    """Part of the reference set aside, and that only the shape is tested; or the number, apart."""
+    data = sample(40, 1, "data")
+
+    def told(reference: Sample, expected: float | None) -> str:
+        result = nplm_test(
+            data, reference, expected=expected, settings=QUICK, n_resamples=19, rng=1
+        )
+        return summary(examine(result, data, reference)).splitlines()[1]
+
+    large, small = sample(2000, 2, "reference"), sample(300, 2, "reference")
+    assert told(large, None) == (
+        "40 events in 1 batch; only their shape is tested, not their number (no expected number "
+        "was given); 19 toys from a pool of 1200 events set aside from the 2000 of the reference"
+    )
+    assert told(large, 50.0).startswith("40 events in 1 batch; 50 expected; 19 toys from a pool")
+    assert told(small, 50.0) == (
+        "40 events in 1 batch; 50 expected, shape and number tested apart; "
+        "19 toys from permuted labels"
+    )

@@ -91,8 +91,15 @@ def judge_events(
 
 
 def _title(data: Events, reference: Events) -> str:
-    names = [events.files[0].path.name for events in (data, reference)]
-    return f"{names[0]} against {names[1]}"
+    return f"{_names(data)} against {_names(reference)}"
+
+
+def _names(events: Events) -> str:
+    """Name up to three files, or the first and the last and how many they are."""
+    names = [file.path.name for file in events.files]
+    if len(names) > 3:
+        return f"{names[0]} to {names[-1]} ({len(names)} files)"
+    return " + ".join(names)
 
 
 def _files(role: str, events: Events) -> list[File]:

@@ -5,6 +5,7 @@ Together with the gate in `gofstream.sample` these are all checks of outside dat
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -153,11 +154,14 @@ def check_data(batches: Sequence[Events], reference: Sample) -> list[Sample]:
                 "event counts once; drop the weights, or draw events in proportion to them to "
                 "make an unweighted data set from a simulated one"
             )
-    if len(reference) < ROWS_PER_EVENT * events:
+    rows, effective = len(reference), reference.effective_size
+    if round(effective, 6) < ROWS_PER_EVENT * events:
+        weighted = "" if reference.weights is None else f", by their weights worth {effective:.0f},"
+        needed = math.ceil(round(ROWS_PER_EVENT * events * rows / effective, 6))
         warnings.warn(
-            f"sample {reference.name!r} has {len(reference)} rows for {events} data events, fewer "
+            f"sample {reference.name!r} has {rows} rows{weighted} for {events} data events, fewer "
             f"than {ROWS_PER_EVENT} for each: its own fluctuations will show in the test; use a "
-            f"reference of at least {ROWS_PER_EVENT * events} rows",
+            f"reference of at least {needed} rows",
             GofstreamWarning,
             stacklevel=2,
         )

@@ -114,4 +114,4 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     """Show what the user should know, without the line of code that says so."""
-    click.echo(f"gofstream: {message}", err=True)
+    click.echo(f"gofstream: warning: {message}", err=True)

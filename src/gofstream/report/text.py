@@ -8,6 +8,7 @@ from gofstream.report.record import Record
 from gofstream.report.words import (
     caveats,
     decision,
+    facts,
     headline,
     number,
     p_text,
@@ -23,7 +24,7 @@ from gofstream.toys.scanning import SCAN
 def summary(record: Record) -> str:
     """Write a result in a dozen lines."""
     lost = partial(widths_undescribed, record)
-    lines = [record.title, headline(record), verdict(record), decision(record), ""]
+    lines = [record.title, facts(record), headline(record), verdict(record), decision(record), ""]
     rows = [("strategy", "p", "Z", "most surprising width")]
     for name, together in record.verdicts.items():
         rows.append((name, p_text(together.p), z_text(together.z), ""))

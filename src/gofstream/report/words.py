@@ -127,6 +127,19 @@ def exact(value: float) -> str:
     return number(value, 12)
 
 
+def facts(record: Record) -> str:
+    """Write what was tested: events, whether their number counts, and where toys come from."""
+    batches = len(record.batches)
+    events = f"{number(record.observed)} events in {batches} batch{'es' if batches > 1 else ''}"
+    if record.rate is not None:
+        rate = f"{number(record.rate.expected)} expected, shape and number tested apart"
+    elif record.shape_only:
+        rate = "only their shape is tested, not their number (no expected number was given)"
+    else:
+        rate = f"{number(record.expected)} expected"
+    return f"{events}; {rate}; {record.toys:,} toys from {record.source}"
+
+
 def headline(record: Record) -> str:
     """Write the p-value of the verdict, its interval, and what it was made of."""
     chance = record.verdicts[record.headline]
