@@ -86,6 +86,11 @@ def test_another_simulator_is_refused(tmp_path: Path) -> None:
             "setting 'n_centres' was 25, is 26",
         ),
         (
+            {"simulator": nominal},
+            {"settings": QUICK.changed(n_centres=None)},
+            "setting 'n_centres' was 25, is not given",
+        ),
+        (
             {"simulator": nominal, "expected": 60.0},
             {"expected": 70.0},
             "the expected events of each batch were 60, are 70",

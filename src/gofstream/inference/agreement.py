@@ -68,7 +68,11 @@ def _settings(stored: About, present: About) -> Iterator[str]:
         default = list(default) if isinstance(default, tuple) else default
         before, now = stored.get(name, default), present.get(name, default)
         if before != now:
-            yield f"setting {name!r} was {before!r}, is {now!r}"
+            yield f"setting {name!r} was {_value(before)}, is {_value(now)}"
+
+
+def _value(setting: object) -> str:
+    return "not given" if setting is None else repr(setting)
 
 
 def _typed(stored: Mapping[str, str], present: Mapping[str, str]) -> Iterator[str]:
