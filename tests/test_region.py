@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from gofstream.ratio.scaling import Scaling
 from gofstream.sample import Sample
+from gofstream.scan.choose import choose_tails
 from gofstream.scan.grid import ScanGrid
 from gofstream.scan.region import DISTANCE, HALF, MANY, TOLD, Columns, Place, Regions
 from gofstream.scan.summary import ScanSummary
-from gofstream.scan.where import windows_of
+from gofstream.scan.where import best_windows, windows_of
 from gofstream.scan.windows import Bumps
 
 Floats = NDArray[np.float64]
@@ -129,6 +130,38 @@ def test_the_box_of_a_bump() -> None:
     assert str(phi) == f"phi above {phi.low:g} or below {phi.high:g}"
 
 
+def test_ends_of_a_range() -> None:
+    """Both ends of "from a to b" belong to it, the one of "above a" or "below b" does not."""
+    rng = np.random.default_rng(5)
+    reference = Sample.from_array(rng.normal(size=2000), ["x"])
+    scaling = Scaling.learn(reference)
+    grid = ScanGrid.choose(scaling.apply(reference), 300.0, rng)
+    regions = Regions.of(grid.windows, Columns.of(scaling, reference))
+    kinds = set()
+    for k, places in enumerate(regions.places):
+        for place in places:
+            ends = [end for end in (place.low, place.high) if end is not None]
+            inside = 2 if len(ends) == 2 and not place.outside else 0
+            assert regions.count(Sample.from_array(ends, ["x"]), [k])[0] == inside, place
+            kinds.add((place.low is None, place.high is None, place.outside))
+    assert len(kinds) == 4
+
+
+@pytest.mark.parametrize("first", [-0.5, 0.0])
+def test_tails_are_those_of_the_scan(first: float) -> None:
+    """Along a column, its cosine and its sine, on either side: but for rounding the same rows."""
+    rng = np.random.default_rng(9)
+    reference = sample_of(muons(5000, rng, 360.0, first)[:, :2], 360.0)
+    scaling = Scaling.learn(reference)
+    x = scaling.apply(reference)
+    tails = choose_tails(x)
+    regions = Regions.of([tails], Columns.of(scaling, reference))
+    wanted, found = tails.count(x)[0], regions.count(reference)
+    np.testing.assert_allclose(found, wanted, rtol=0.01, atol=3)
+    assert wanted[0] == found[0] == 5000
+    assert {along % 3 for along in tails.along.tolist()} == {0, 1, 2}
+
+
 def test_a_distance_names_its_columns() -> None:
     """And has the events that its formula has; on a line it is what lies outside of a range."""
     rng = np.random.default_rng(2)
@@ -146,6 +179,9 @@ def test_a_distance_names_its_columns() -> None:
         away = np.sqrt((((values - middle) / spread) ** 2).sum(axis=1))
         assert place.low is not None
         assert regions.count(reference, [k])[0] == np.count_nonzero(away > place.low)
+        weights = values[:, 0]
+        inside = regions.count(reference, [k], weights)[0]
+        assert inside == pytest.approx(weights[away > place.low].sum())
     line = Sample.from_array(values[:, 1], ["eta"])
     scaling = Scaling.learn(line)
     regions = Regions.of(
@@ -186,6 +222,27 @@ def selected(sample: Sample, places: Sequence[Place]) -> int:
         high = np.inf if place.high is None else place.high
         inside &= (x > low) | (x < high) if low >= high else (x >= low) & (x <= high)
     return int(inside.sum())
+
+
+def test_no_deficit_of_as_many_as_expected() -> None:
+    """A window is listed only where its region has more, or fewer, as its alternative says."""
+    rng = np.random.default_rng(2)
+    reference = Sample.from_array(rng.normal(size=5000), ["x"])
+    scaling = Scaling.learn(reference)
+    grid = ScanGrid.choose(scaling.apply(reference), 584.0, rng)
+    regions = Regions.of(grid.windows, Columns.of(scaling, reference))
+    data = Sample.from_array(rng.normal(size=584) * 1.4, ["x"])
+    summary = ScanSummary.empty(grid).add(scaling.apply(data), 584.0)
+
+    def half(which: Sequence[int]) -> Floats:
+        return np.full(len(which), 0.5)
+
+    for seen, kinds in ((292.0, set()), (292.4, set()), (300.0, {"excess"}), (280.0, {"deficit"})):
+        found = best_windows(
+            summary, regions, lambda which, seen=seen: np.full(len(which), seen), half
+        )
+        assert {window.kind for window in found} == kinds
+        assert all(window.expected == 292 for window in found)
 
 
 @pytest.mark.parametrize("shape_only", [False, True])

@@ -145,14 +145,16 @@ def test_degrees_are_no_radians():
     with pytest.raises(RangeError, match=message):
         Sample.from_array(phi, ["x", "phi"], periodic=["phi"], name="MC")
     assert len(Sample.from_array(phi[:3], ["x", "phi"], periodic=["phi"])) == 3
-    with pytest.raises(RangeError, match="values from 0 to 25 do not fit the period 24, which"):
+    with pytest.raises(RangeError, match="values from 1 to 25 do not fit the period 24, which"):
         Sample.from_array([1, 25], "hour", periodic={"hour": 24})
+    with pytest.raises(RangeError, match="values from -25 to -1 do not fit the period 24, which"):
+        Sample.from_array([-25, -1], "hour", periodic={"hour": 24})
 
 
 def test_data_in_degrees_for_a_reference_in_radians():
     """Refused, also where the data say themselves that they are degrees."""
     reference = Sample.from_array([-3.0, 3.0], "phi", periodic="phi", name="MC")
-    with pytest.raises(RangeError, match="'batch', column 'phi': values from 0 to 170 do not fit"):
+    with pytest.raises(RangeError, match="'batch', column 'phi': values from 10 to 170 do not fit"):
         match_columns(Sample.from_array([10.0, 170.0], "phi", name="batch"), reference)
     degrees = Sample.from_array([1.0, 2.0], "phi", periodic={"phi": 360}, name="batch")
     with pytest.raises(ColumnError, match="'batch', column 'phi' has the period 360, but 6"):

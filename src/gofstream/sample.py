@@ -462,7 +462,9 @@ def _check_values(
     periodic: Mapping[str, float],
     where: str,
 ) -> None:
-    low, high = np.zeros(len(columns)), np.zeros(len(columns))
+    if not len(values):
+        return
+    low, high = np.full(len(columns), np.inf), np.full(len(columns), -np.inf)
     # The extremes of a column tell whether all is well.
     with np.errstate(invalid="ignore"):
         for part in pieces(len(values)):

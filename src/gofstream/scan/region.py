@@ -185,8 +185,6 @@ class Columns:
         if 2 * half >= period:
             return None
         low, high = (first_angle(end, first, period) for end in (middle - half, middle + half))
-        if high == first:
-            high += period
         low, high = rounded(low, digits, half), rounded(high, digits, half)
         if low < high:
             return self._open(column, low, high, j)
