@@ -17,8 +17,9 @@ from tests.runs import Run
 from tests.serving import TOKEN, serving
 from tests.test_serve import LARGEST, PARQUET, STREAM, parquet, post
 
+from gofstream.serve.arrow import arrow_sizes
 from gofstream.serve.inbox import RefusedError, check_content
-from gofstream.serve.unpacked import arrow_sizes
+from gofstream.serve.parquet import column_chunks, page_sizes
 
 FILE = "application/vnd.apache.arrow.file"
 
@@ -140,6 +141,90 @@ def test_a_batch_that_is_named_many_times_is_refused(tmp_path: Path) -> None:
         check_content(path, "Arrow", LARGEST)
 
 
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
+def test_sizes_of_pages_are_those_of_the_footer(codec: str, version: str) -> None:
+    """The footer, which counts headers too, of a chunk of any kind of column."""
+    rng = np.random.default_rng(1)
+    count = 30_000
+    table = pa.table(
+        {
+            "zeros": np.zeros(count),
+            "noise": rng.normal(size=count),
+            "few": rng.integers(0, 9, count),
+            "words": [str(i) for i in range(count)],
+            "lists": [[1.0] * (i % 4) for i in range(count)],
+            "yes": rng.random(count) < 0.5,
+            "gaps": pa.array(rng.normal(size=count), mask=rng.random(count) < 0.1),
+        }
+    )
+    sink = io.BytesIO()
+    pq.write_table(
+        table,
+        sink,
+        compression=codec,
+        data_page_version=version,
+        row_group_size=20_000,
+        write_page_checksum=True,
+    )
+    content = sink.getvalue()
+    footer = pq.read_metadata(io.BytesIO(content))
+    assert (footer.num_row_groups, footer.num_columns) == (2, 7)
+    start = len(content) - 8 - footer.serialized_size
+    told = column_chunks(content[start:-8])
+    for group in (footer.row_group(0), footer.row_group(1)):
+        for chunk in (group.column(j) for j in range(7)):
+            first = chunk.dictionary_page_offset or chunk.data_page_offset
+            sizes = list(page_sizes(content[first : first + chunk.total_compressed_size]))
+            wanted = chunk.total_uncompressed_size
+            assert next(told)[6] == wanted
+            assert sizes
+            assert wanted - 150 * len(sizes) < sum(sizes) < wanted
+
+
+def understated(rows: int) -> bytes:
+    """Write zeros as Parquet whose footer speaks of hundred rows, in 800 bytes."""
+    sink = io.BytesIO()
+    pq.write_table(
+        zeros(rows),
+        sink,
+        compression="zstd",
+        use_dictionary=False,
+        write_statistics=False,
+        store_schema=False,
+        row_group_size=rows,
+    )
+    body = sink.getvalue()
+    chunk = pq.read_metadata(io.BytesIO(body)).row_group(0).column(0)
+    start = len(body) - 8 - int.from_bytes(body[-8:-4], "little")
+    footer = body[start:-8]
+    for number, instead in ((chunk.total_uncompressed_size, 800), (rows, 100)):
+        there = thrift(number)
+        assert there in footer
+        footer = footer.replace(there, thrift(instead, len(there)))
+    return body[:start] + footer + body[-8:]
+
+
+def thrift(number: int, length: int = 0) -> bytes:
+    """Write a number as Thrift does, in so many bytes at least."""
+    number, found = 2 * number, bytearray()
+    while number > 127 or len(found) + 1 < length:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+def test_a_footer_that_understates_its_pages_is_not_believed(tmp_path: Path) -> None:
+    """120 MB in pages, and a footer that speaks of 800 bytes."""
+    path = tmp_path / "a.parquet"
+    path.write_bytes(understated(15_000_000))
+    assert path.stat().st_size < LARGEST
+    footer = pq.read_metadata(path)
+    assert (footer.num_rows, footer.row_group(0).column(0).total_uncompressed_size) == (100, 800)
+    with pytest.raises(RefusedError, match="it unpacks to 120,"):
+        check_content(path, "Parquet", LARGEST)
+
+
 def test_a_promise_that_is_too_small_is_an_error(tmp_path: Path) -> None:
     """Arrow unpacks no more than was promised, so that nobody can promise little."""
     body = packed(zeros(30_000), "zstd")
@@ -154,12 +239,19 @@ def test_a_promise_that_is_too_small_is_an_error(tmp_path: Path) -> None:
 def test_damaged_headers_are_errors(tmp_path: Path) -> None:
     """Whatever byte is changed: a refusal, or sizes; nothing else."""
     rng = np.random.default_rng(7)
-    path = tmp_path / "a.arrow"
-    for make in (pa.ipc.new_stream, pa.ipc.new_file):
-        body = packed(pa.table({"x": np.arange(50.0), "y": np.arange(50)}), "lz4", make)
-        for place in rng.choice(len(body), 300, replace=False):
+    path = tmp_path / "a"
+    table = pa.table({"x": np.arange(50.0), "y": np.arange(50)})
+    bodies = [
+        ("Arrow", packed(table, "lz4")),
+        ("Arrow", packed(table, "lz4", pa.ipc.new_file)),
+        ("Parquet", parquet(table)),
+    ]
+    for kind, body in bodies:
+        # The end of a Parquet file is what everything else is found by.
+        first = len(body) - 900 if kind == "Parquet" else 0
+        for place in rng.choice(range(first, len(body)), 400, replace=False):
             changed = bytearray(body)
             changed[place] ^= 1 << rng.integers(8)
             path.write_bytes(changed)
             with suppress(RefusedError):
-                check_content(path, "Arrow", LARGEST)
+                check_content(path, kind, LARGEST)

@@ -12,7 +12,8 @@ from pathlib import Path
 from gofstream.errors import GofstreamError, InputError, printable
 from gofstream.io.formats import opened, recognise
 from gofstream.io.table import foreign
-from gofstream.serve.unpacked import arrow_sizes, parquet_sizes
+from gofstream.serve.arrow import arrow_sizes
+from gofstream.serve.parquet import parquet_sizes
 from gofstream.stream.directory import count_offered
 
 #: How a kind of content is called, and how its file ends.

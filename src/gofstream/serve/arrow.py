@@ -1,4 +1,4 @@
-"""What a packed file says it unpacks to, read from its headers before anything is unpacked."""
+"""What an Arrow file says it unpacks to, read from its headers before anything is unpacked."""
 
 from __future__ import annotations
 
@@ -18,16 +18,6 @@ _DICTIONARY, _BATCH = 2, 3
 #: How Arrow 0.17 said that buffers are packed; readers still believe it.
 _OLD_MARK = b"ARROW:experimental_compression"
 _MAGIC = b"ARROW1"
-
-
-def parquet_sizes(path: Path) -> Iterator[int]:
-    """Give the bytes that each piece of a column in a Parquet file unpacks to, by its footer."""
-    import pyarrow.parquet as pq
-
-    footer = pq.read_metadata(path)
-    for i in range(footer.num_row_groups):
-        group = footer.row_group(i)
-        yield from (group.column(j).total_uncompressed_size for j in range(group.num_columns))
 
 
 def arrow_sizes(path: Path) -> Iterator[int]:
