@@ -16,6 +16,7 @@ from gofstream.errors import InputError
 from gofstream.execution import chosen_workers
 from gofstream.inference.agreement import NO_INPUTS, described
 from gofstream.inference.combine import Rule, combined_p
+from gofstream.inference.consistency import contradictions
 from gofstream.inference.null import NullFile, NullTable
 from gofstream.inference.pvalues import LAWS, Law, PValue, counted_p, p_value
 from gofstream.inference.rate import RateTest
@@ -77,7 +78,7 @@ class Calibration:
         scanned = plan.scan(batches)
         by_width = np.stack([found.t[:, -1] for found in learnt], axis=1)
         t = dict(zip(STATISTICS, by_width, strict=True)) | {SCAN: scanned.t[-1:]}
-        caveats = list(plan.learner.notes)
+        caveats = contradictions(plan, self.table.scan[:, -1]) + list(plan.learner.notes)
         for found in learnt:
             caveats += complaints(
                 found.models[0].width,

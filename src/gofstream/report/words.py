@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gofstream.inference.consistency import CONTRADICTION
 from gofstream.inference.pvalues import counted_text, toys_needed
 from gofstream.inference.result import UNDESCRIBED, complaints, undescribed
 from gofstream.report.record import Chance, Place, Record, Window
@@ -210,7 +211,8 @@ def decision(record: Record) -> str:
 
 def caveats(record: Record) -> list[tuple[str, str]]:
     """List what to know before quoting the verdict: each a heading of few words, and a sentence."""
-    found = []
+    found = [("Contradiction", text) for text in record.caveats if text.startswith(CONTRADICTION)]
+    told = {text for _, text in found}
     found += _too_few_toys(record)
     lost = [name for name in record.statistics if any(widths_undescribed(record, name))]
     if lost:
@@ -222,7 +224,6 @@ def caveats(record: Record) -> list[tuple[str, str]]:
                 "p = 1 says nothing there; the scan needs no f.",
             )
         )
-    told = set()
     stuck = missed = 0
     for width in record.widths:
         stuck += width.converged.count(False)
