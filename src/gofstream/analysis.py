@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from gofstream.duplicates import find_copies
 from gofstream.inference.agreement import NO_INPUTS
 from gofstream.inference.calibrate import calibrate
 from gofstream.io import Events
@@ -36,6 +37,7 @@ def judge_events(
     null: Path,
     level: float | None,
     units: Mapping[str, str],
+    drop_duplicates: bool,
     seed: int,
     command: Sequence[str],
     executor: Executor,
@@ -51,11 +53,15 @@ def judge_events(
     null : file for them; those that are there are used.
     level : p-value at or below which the data are called anomalous.
     units : of columns, to be shown with them.
+    drop_duplicates : as in `nplm_test`.
     command : what the user typed, to be kept with the result.
     inputs : the same by option, to be kept with the pseudo-experiments.
     """
     begun = time.perf_counter()
     check_units(units, [*reference.sample.columns, *reference.carried])  # before toys are made
+    if drop_duplicates:
+        copies = find_copies([data.sample], reference.sample)
+        data, reference = data.drop(copies.data), reference.drop(copies.from_reference)
     planned = plan_test(
         data.sample,
         reference.sample,

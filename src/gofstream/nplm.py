@@ -22,6 +22,7 @@ from gofstream.arguments import (
     whole_number,
 )
 from gofstream.checks import ROWS_PER_EVENT, match_batches, match_events
+from gofstream.duplicates import find_copies
 from gofstream.errors import InputError, StoppedError, ToysStoppedError
 from gofstream.execution import chosen_workers
 from gofstream.inference.calibrate import calibrate
@@ -47,6 +48,7 @@ def nplm_test(
     settings: Settings | None = None,
     simulator: Callable[[int, np.random.Generator], Floats] | None = None,
     pool: Events | None = None,
+    drop_duplicates: bool = False,
     n_resamples: int = 400,
     rng: int | np.random.Generator | None = None,
     null: str | Path | None = None,
@@ -70,6 +72,8 @@ def nplm_test(
     pool : further nominal events, none of which is in the reference: the second best. With
         neither, part of a reference that is large enough is set aside as a pool; otherwise data
         and reference are pooled and their labels permuted.
+    drop_duplicates : leave out data events that repeat an earlier one exactly, and reference rows
+        that do, or are in the data too. By default they are counted, and a warning tells it.
     n_resamples : pseudo-experiments.
     rng : seed or generator; the same seed gives the same result to the last bit.
     null : file for the pseudo-experiments, to resume an interrupted test with the same seed.
@@ -102,6 +106,7 @@ def nplm_test(
         settings=settings,
         simulator=simulator,
         pool=pool,
+        drop_duplicates=drop_duplicates,
         rng=rng,
     )
     with tempfile.TemporaryDirectory() as folder, chosen_workers(executor) as chosen:
@@ -136,6 +141,7 @@ def plan_test(
     settings: Settings | None = None,
     simulator: Callable[[int, np.random.Generator], Floats] | None = None,
     pool: Events | None = None,
+    drop_duplicates: bool = False,
     rng: int | np.random.Generator | None = None,
 ) -> Planned:
     """Check everything and decide everything that `nplm_test` decides before toys are made.
@@ -146,6 +152,7 @@ def plan_test(
     for_data, for_plan = random_generator("rng", rng).spawn(2)
     settings = _checked(settings, simulator)
     sample = as_sample(reference, "reference")
+    data, sample = _without_copies(data, sample, drop_duplicates)
     parts, counts = _batches(data, sample, expected, batches, for_data)
     shape_only = counts is None
     each = np.array([len(part) for part in parts], float) if counts is None else counts
@@ -212,6 +219,23 @@ def _checked(settings: Settings | None, simulator: object) -> Settings:
         return Settings()
     check_type("settings", settings, Settings, "Settings(...)")
     return settings
+
+
+def _without_copies(
+    data: Events | Sequence[Events], reference: Sample, drop: bool
+) -> tuple[Events | Sequence[Events], Sample]:
+    """Leave out copies of events, or warn of them."""
+    given = _as_list(data)
+    if given is None:
+        matched = [match_events(cast(Events, data), reference, "data")]
+    else:
+        matched = match_batches(given, reference)
+    copies = find_copies(matched, reference)
+    if drop:
+        matched, reference = copies.drop(matched, reference)
+    else:
+        copies.warn()
+    return (matched[0] if given is None else matched), reference
 
 
 def _batches(

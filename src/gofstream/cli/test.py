@@ -25,6 +25,9 @@ from gofstream.files import write_whole
 from gofstream.report.record import Record
 from gofstream.report.text import summary
 
+#: The command is called `test` and is none: pytest leaves a module with this alone.
+__test__: dict[str, str] = {}
+
 
 @click.command(
     epilog="Example: gofstream test reference.parquet data.parquet --expected 16000 --batches 8"
@@ -42,6 +45,11 @@ from gofstream.report.text import summary
     help="Exit with code 1 if p is at or below this.",
 )
 @click.option("--units", type=Units(), default=(), help="Units to show: pt=GeV,phi=rad.")
+@click.option(
+    "--drop-duplicates",
+    is_flag=True,
+    help="Leave out exact copies in data and reference, and reference rows that are in the data.",
+)
 @click.option("--blind", is_flag=True, help="Calibrate only: the data are not opened.")
 @click.option(
     "--out",
@@ -60,6 +68,7 @@ def test(
     null: Path | None,
     level: float | None,
     units: tuple[tuple[str, str], ...],
+    drop_duplicates: bool,
     blind: bool,
     out: Path,
     running: Running,
@@ -93,6 +102,7 @@ def test(
                 null=path,
                 level=level,
                 units=dict(units),
+                drop_duplicates=drop_duplicates,
                 seed=running.seed,
                 command=("gofstream", *sys.argv[1:]),
                 executor=executor,

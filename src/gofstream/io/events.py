@@ -54,6 +54,11 @@ class Events:
     carried: Mapping[str, NDArray[Any]]
     files: tuple[FileRead, ...]
 
+    def drop(self, rows: NDArray[np.int64]) -> Events:
+        """Leave out some events, given in rising order, with what is carried beside them."""
+        carried = {name: np.delete(values, rows) for name, values in self.carried.items()}
+        return Events(self.sample.drop(rows), carried, self.files)
+
 
 def read(
     files: PathLike | Iterable[PathLike],

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gofstream.duplicates import row_hashes
 from gofstream.errors import GofstreamWarning, InputError
 from gofstream.ratio.arrays import Points
 from gofstream.sample import Events, Sample, pieces
@@ -84,13 +85,13 @@ def refuse_training_rows(toy: Floats, reference: Points) -> None:
     """
     if len(toy) == 0:  # with one event expected, a third of the toys
         return
-    rows = np.concatenate([_row_hashes(toy[part]) for part in pieces(len(toy))])
+    rows = np.concatenate([row_hashes(toy[part]) for part in pieces(len(toy))])
     # Rows that stand for the reference: where it has more of them, from all over it.
-    some = _row_hashes(reference[:: -(-len(reference) // COMPARED)])
+    some = row_hashes(reference[:: -(-len(reference) // COMPARED)])
     asked = np.unique(np.concatenate([rows, some]))
     times = np.zeros(len(asked), dtype=np.int64)
     for part in pieces(len(reference)):
-        trained = _row_hashes(reference[part])
+        trained = row_hashes(reference[part])
         nearest = np.minimum(np.searchsorted(asked, trained), len(asked) - 1)
         times += np.bincount(nearest[asked[nearest] == trained], minlength=len(asked))
     shared = int(np.count_nonzero(times[np.searchsorted(asked, rows)]))
@@ -103,14 +104,6 @@ def refuse_training_rows(toy: Floats, reference: Points) -> None:
             "must come from events that no model was trained on; split the reference first, or "
             "give a simulator"
         )
-
-
-def _row_hashes(x: Floats) -> NDArray[np.uint64]:
-    """Give equal rows equal numbers, and different rows, with near certainty, different ones."""
-    factors = np.random.default_rng(0).integers(2**63, size=x.shape[1], dtype=np.uint64) * 2 + 1
-    bits = np.ascontiguousarray(x + 0.0).view(np.uint64)
-    mixed = bits ^ (bits >> np.uint64(29))
-    return np.asarray((mixed * factors).sum(axis=1, dtype=np.uint64))
 
 
 class Source(Protocol):
