@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from gofstream import nplm_test
 from gofstream.cli import cli
 from gofstream.duplicates import find_copies
-from gofstream.errors import GofstreamWarning
+from gofstream.errors import FormatError, GofstreamWarning
 from gofstream.report.examine import examine
 from gofstream.report.record import Record
 from gofstream.sample import Sample
@@ -156,3 +157,8 @@ def test_the_command_drops_what_python_drops(how: str, tmp_path: Path) -> None:
     beside = {"m": rows[:80, 0] + 1}, {"m": rows[80:, 0] + 1}
     again = examine(result, kept, known, carried=beside, title=found.title)
     assert again == found.model_copy(update={"provenance": None})
+    # Toys of another reference are refused, and what changed is named.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GofstreamWarning)
+        with pytest.raises(FormatError, match="--drop-duplicates"):
+            CliRunner().invoke(cli, words[: -len(option)], catch_exceptions=False)

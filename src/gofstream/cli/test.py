@@ -107,7 +107,8 @@ def test(
                 command=("gofstream", *sys.argv[1:]),
                 executor=executor,
                 progress=progress,
-                inputs=typed_inputs(reference, running, reading, counting),
+                inputs=typed_inputs(reference, running, reading, counting)
+                | ({"--drop-duplicates": "yes"} if drop_duplicates else {}),
                 **counting.options,
             )
     # Plotting takes a while to import.
