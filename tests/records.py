@@ -366,3 +366,14 @@ def _regions(
     )
     deficit = excess.model_copy(update={"kind": "deficit", "ratio": 0.83, "observed": 141})
     return (excess, deficit)
+
+
+def meaning(schema: Any) -> Any:
+    """Leave out of a JSON schema what says nothing: versions of pydantic differ in that."""
+    if isinstance(schema, list):
+        return [meaning(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    empty = {"additionalProperties"} if schema.get("additionalProperties") is True else set()
+    empty |= {"enum"} if "const" in schema else set()
+    return {key: meaning(part) for key, part in schema.items() if key not in empty}

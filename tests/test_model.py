@@ -272,7 +272,8 @@ def test_changed_tensors_are_found() -> None:
         {"centres": centres.astype(np.float32), "coefficients": coefficients},
         {},
     ):
-        with pytest.raises(FormatError, match="damaged"):
+        # A file without tensors is no header to safetensors before 0.5.
+        with pytest.raises(FormatError, match=r"damaged|not a readable gofstream model"):
             LogRatio.from_bytes(save(other, metadata))
 
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from hist import Hist, axis, storage
 from matplotlib import rcParams
 from scipy import stats
-from tests.records import cases, dimuon, line, wide
+from tests.records import cases, dimuon, line, meaning, wide
 from tests.test_cli import run
 
 from gofstream.cli import cli
@@ -367,17 +367,6 @@ def test_a_column_with_nothing_in_it_is_drawn() -> None:
     kept = storage_figure(record.model_copy(update={"storage": {"sum": 0}}))
     kept.draw_without_rendering()
     assert [text.get_text() for text in kept.axes[0].texts] == ["0 B"]
-
-
-def meaning(schema: Any) -> Any:
-    """Leave out of a JSON schema what says nothing: versions of pydantic differ in that."""
-    if isinstance(schema, list):
-        return [meaning(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    empty = {"additionalProperties"} if schema.get("additionalProperties") is True else set()
-    empty |= {"enum"} if "const" in schema else set()
-    return {key: meaning(part) for key, part in schema.items() if key not in empty}
 
 
 def test_the_published_schema_is_that_of_the_record() -> None:
