@@ -99,6 +99,14 @@ def test_rounded_copies_are_found() -> None:
     assert counts(np.concatenate([x, x]), reference) == (600, 0, 0)
 
 
+def test_copies_in_a_huge_reference_are_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would take more memory than the reference; events of the data in it are found."""
+    monkeypatch.setattr("gofstream.duplicates.COUNTED", 2000)
+    x = np.random.default_rng(1).normal(size=(1100, 2))
+    assert counts(x[:100], np.concatenate([x[90:], x[90:]])) == (0, 0, 20)
+    assert counts(x[:100], np.concatenate([x[90:], x[101:1091]])) == (0, 990, 10)
+
+
 def test_halves_of_copies_are_told_and_dropped() -> None:
     """Three warnings; without copies the halves agree; a list of batches stays one."""
     rng = np.random.default_rng(3)

@@ -25,6 +25,8 @@ Hashes = NDArray[np.uint64]
 
 #: Rows that tell how often values coincide by chance.
 COMPARED = 100_000
+#: Copies within a larger reference are not looked for: it would take 32 bytes for each row.
+COUNTED = 5_000_000
 #: A value that so many rows have, and this part of them, is one that a column prefers, such as 0.
 ATOM_ROWS, ATOM_PART = 30, 0.02
 #: Columns of fewer values than this are discrete.
@@ -52,7 +54,7 @@ class Copies:
     ----------
     data : rows of the batches, one after another, that repeat an earlier one.
     reference : rows of the reference that repeat an earlier one, weight included; not looked for
-        where the reference is on disk.
+        where the reference is on disk or has more than `COUNTED` rows.
     shared : rows of the reference that are in the data too.
     events, rows : in the data, and in the reference.
     """
@@ -118,7 +120,7 @@ def find_copies(batches: Sequence[Sample], reference: Sample) -> Copies:
         nearest = np.minimum(np.searchsorted(asked, found), max(len(asked) - 1, 0))
         if len(asked):
             shared.append(part.start + np.flatnonzero(asked[nearest] == found))
-        if not isinstance(reference.values, OnDisk):
+        if len(reference) <= COUNTED and not isinstance(reference.values, OnDisk):
             weights = None if reference.weights is None else reference.weights[part, np.newaxis]
             own.append(found if weights is None else found ^ row_hashes(weights))
     data = _repeats(hashes)
