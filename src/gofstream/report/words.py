@@ -211,8 +211,12 @@ def decision(record: Record) -> str:
 
 def caveats(record: Record) -> list[tuple[str, str]]:
     """List what to know before quoting the verdict: each a heading of few words, and a sentence."""
-    found = [("Contradiction", text) for text in record.caveats if text.startswith(CONTRADICTION)]
-    told = {text for _, text in found}
+    told = {text for text in record.caveats if text.startswith(CONTRADICTION)}
+    found = [
+        ("Contradiction", text.removeprefix(CONTRADICTION))
+        for text in record.caveats
+        if text in told
+    ]
     found += _too_few_toys(record)
     lost = [name for name in record.statistics if any(widths_undescribed(record, name))]
     if lost:
