@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from gofstream.errors import MemoryBudgetError
 from gofstream.execution import cores, hands, thread_workers
-from gofstream.inference.calibrate import calibrate
+from gofstream.inference.calibrate import calibrate, calibrate_and_test
 from gofstream.ratio.learner import Learner
 from gofstream.sample import Sample
 from gofstream.settings import Settings
@@ -223,3 +223,41 @@ def test_runs_that_take_turns_in_a_worker_process() -> None:
         for own in tight:
             memory.shared(own, 0.15)
     assert [own.prepared[0.15] for own in tight] == [2, 2]
+
+
+@pytest.mark.parametrize("memory", [4 * 1024**3, 60_000_000])
+def test_toys_and_data_prepare_each_width_once(tmp_path: Path, memory: int) -> None:
+    """Also where a width fills the budget; and the numbers are those of a test afterwards."""
+    own = plan(1, 100_000 if memory < 1024**3 else 3000, memory)
+    data = [Sample.from_array(nominal(200, np.random.default_rng(k))) for k in (5, 6)]
+    with thread_workers(2) as executor:
+        together = calibrate_and_test(own, data, 16, tmp_path / "together", executor)
+        assert set(own.prepared.values()) == {1}
+        assert len(own.prepared) == 3  # two widths and the grid
+        apart = calibrate(own, 16, tmp_path / "apart", executor).test(data)
+    assert {name: s.t for name, s in together.statistics.items()} == {
+        name: s.t for name, s in apart.statistics.items()
+    }
+    assert together.pvalue == apart.pvalue
+
+
+def test_a_second_data_set_prepares_nothing(tmp_path: Path) -> None:
+    """What the first has prepared is kept while there is room, and dropped for another run."""
+    own, other = plan(1, 3000), plan(2, 3000)
+    data = [Sample.from_array(nominal(200, np.random.default_rng(k))) for k in (5, 6)]
+    with thread_workers(1) as executor:
+        calibration = calibrate(own, 16, tmp_path / "null", executor)
+    first = calibration.test(data)
+    assert set(own.prepared.values()) == {1}
+    assert calibration.test(data).pvalue == first.pvalue
+    assert set(own.prepared.values()) == {1}
+    assert len(calibration.memory.kept) == 3
+    with RunMemory() as memory:
+        memory.shared(replace(other, learner=changed(other.learner, 50_000_000)), 0.15)
+        assert not calibration.memory.kept
+    assert calibration.test(data).pvalue == first.pvalue
+
+
+def changed(learner: Learner, memory: int) -> Learner:
+    """Give a learner another memory budget."""
+    return replace(learner, settings=learner.settings.changed(memory=memory))

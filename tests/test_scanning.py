@@ -109,7 +109,7 @@ def test_permutation_scans_labels_blindly(tmp_path: Path) -> None:
     np.testing.assert_allclose(result.scanned.t, own, atol=1e-9)
     assert result.evidence is None
     with pytest.raises(InputError, match="no others"):
-        plan.scan(data[::-1])
+        plan.scan(plan.shared(plan.passes[-1]), data[::-1])
 
 
 def change(path: Path, *commands: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gofstream.duplicates import find_copies
 from gofstream.inference.agreement import NO_INPUTS
-from gofstream.inference.calibrate import calibrate
+from gofstream.inference.calibrate import calibrate_and_test
 from gofstream.io import Events
 from gofstream.nplm import plan_test
 from gofstream.report.examine import check_units, examine
@@ -72,8 +72,16 @@ def judge_events(
         rng=seed,
     )
     null.parent.mkdir(parents=True, exist_ok=True)
-    calibration = calibrate(planned.plan, toys, null, executor, progress=progress, inputs=inputs)
-    result = calibration.test(planned.batches, rate=planned.rate)
+    result = calibrate_and_test(
+        planned.plan,
+        planned.batches,
+        toys,
+        null,
+        executor,
+        progress=progress,
+        inputs=inputs,
+        rate=planned.rate,
+    )
     record = examine(
         result,
         data.sample,

@@ -25,7 +25,7 @@ from gofstream.checks import ROWS_PER_EVENT, match_batches, match_events
 from gofstream.duplicates import find_copies
 from gofstream.errors import InputError, StoppedError, ToysStoppedError
 from gofstream.execution import chosen_workers
-from gofstream.inference.calibrate import calibrate
+from gofstream.inference.calibrate import calibrate_and_test
 from gofstream.inference.rate import RateTest
 from gofstream.inference.result import TestResult
 from gofstream.ratio.learner import Learner
@@ -112,7 +112,15 @@ def nplm_test(
     with tempfile.TemporaryDirectory() as folder, chosen_workers(executor) as chosen:
         path = Path(folder) / "toys.null" if null is None else file_path("null", null)
         try:
-            calibration = calibrate(planned.plan, n_resamples, path, chosen, progress=progress)
+            return calibrate_and_test(
+                planned.plan,
+                planned.batches,
+                n_resamples,
+                path,
+                chosen,
+                progress=progress,
+                rate=planned.rate,
+            )
         except ToysStoppedError as stop:
             if null is not None:
                 raise
@@ -120,7 +128,6 @@ def nplm_test(
                 f"{stop.what}; nothing is kept, because no file was given: with `null=PATH` "
                 "pseudo-experiments are kept, and the same call goes on from there"
             ) from stop.__cause__
-        return calibration.test(planned.batches, rate=planned.rate)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

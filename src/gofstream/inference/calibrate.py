@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -25,18 +25,23 @@ from gofstream.sample import Events
 from gofstream.statistics import STATISTICS
 from gofstream.toys.farm import Job, run
 from gofstream.toys.memory import RunMemory
-from gofstream.toys.plan import Plan, check_sizes
-from gofstream.toys.scanning import SCAN
+from gofstream.toys.plan import Observed, Plan, check_sizes
+from gofstream.toys.scanning import SCAN, Scanned, ScanPass
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibration:
-    """A plan and its null: ready to test any number of data sets."""
+    """A plan and its null: ready to test any number of data sets.
+
+    ``memory`` keeps what a test prepares of the reference, while there is room: a second data set
+    costs its fits and nothing else.
+    """
 
     plan: Plan
     table: NullTable
+    memory: RunMemory = field(default_factory=RunMemory, repr=False)
 
     def test(
         self,
@@ -62,20 +67,28 @@ class Calibration:
             If there are not as many batches as planned, or, for a test of shape alone, not of the
             planned sizes; or if no statistic has a name in ``together``.
         """
-        plan = self.plan
-        if self.table.scan is None:
-            raise InputError(
-                "these toys were made without a scan (`with_scan=False`), and a test has one; "
-                "calibrate with it: the same file keeps its other toys"
-            )
-        batches = match_batches(batches, plan.learner.sample)
-        check_sizes(plan, batches)
-        widths = plan.learner.widths
-        with RunMemory() as memory:
-            learnt = tuple(
-                plan.observe(memory.shared(plan, width)[0], width, batches) for width in widths
-            )
-        scanned = plan.scan(batches)
+        observed = ObservedData(self.plan, batches, self.memory)
+        try:
+            for index in range(len(self.plan.passes)):
+                observed.compute(index)
+        finally:
+            self.memory.rest()
+        return self.judge(observed, rule=rule, together=together, laws=laws, rate=rate)
+
+    def judge(
+        self,
+        observed: ObservedData,
+        *,
+        rule: Rule = "min",
+        together: Sequence[str] = (),
+        laws: Mapping[str, Law] = LAWS,
+        rate: RateTest | None = None,
+    ) -> TestResult:
+        """Compare the statistics of data with those of the toys, as `test` says."""
+        plan, batches, widths = self.plan, observed.batches, self.plan.learner.widths
+        learnt, scanned = tuple(observed.learnt), observed.scanned
+        assert scanned is not None
+        assert self.table.scan is not None
         by_width = np.stack([found.t[:, -1] for found in learnt], axis=1)
         t = dict(zip(STATISTICS, by_width, strict=True)) | {SCAN: scanned.t[-1:]}
         caveats = contradictions(plan, self.table.scan[:, -1]) + list(plan.learner.notes)
@@ -122,6 +135,60 @@ class Calibration:
         return judge_together([found[name] for name in names], nulls, rule)
 
 
+class ObservedData:
+    """The statistics of one data set, computed in the passes in which those of toys are.
+
+    Attributes
+    ----------
+    batches : the data, with the columns of the reference.
+    learnt : what was learnt at each width so far.
+    scanned : the scan, once its pass is over.
+    """
+
+    def __init__(self, plan: Plan, batches: Sequence[Events], memory: RunMemory) -> None:
+        if not isinstance(plan.passes[-1], ScanPass):
+            raise InputError(
+                "these toys were made without a scan (`with_scan=False`), and a test has one; "
+                "calibrate with it: the same file keeps its other toys"
+            )
+        self.batches = match_batches(batches, plan.learner.sample)
+        check_sizes(plan, self.batches)
+        self.learnt: list[Observed] = []
+        self.scanned: Scanned | None = None
+        self._plan, self._memory = plan, memory
+
+    def compute(self, index: int) -> None:
+        """Compute the statistics of one pass of the plan."""
+        which = self._plan.passes[index]
+        shared, _ = self._memory.shared(self._plan, which)
+        if isinstance(which, ScanPass):
+            self.scanned = self._plan.scan(shared, self.batches)
+        else:
+            self.learnt.append(self._plan.observe(shared, which, self.batches))
+
+
+def calibrate_and_test(
+    plan: Plan,
+    batches: Sequence[Events],
+    toys: int,
+    path: str | Path,
+    executor: Executor | None = None,
+    *,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    inputs: Mapping[str, str] = NO_INPUTS,
+    rate: RateTest | None = None,
+) -> TestResult:
+    """Make what the file lacks of so many toys, and test data in the same passes.
+
+    The reference is prepared once at each width, for toys and data, whatever its size. The
+    parameters are those of `calibrate` and `Calibration.test`.
+    """
+    memory = RunMemory()
+    observed = ObservedData(plan, batches, memory)
+    table = _null_table(plan, toys, path, executor, progress, inputs, memory, observed.compute)
+    return Calibration(plan, table, memory).judge(observed, rate=rate)
+
+
 def calibrate(
     plan: Plan,
     toys: int,
@@ -149,11 +216,27 @@ def calibrate(
     StoppedError
         On Ctrl-C, when a worker dies or the disk is full; the same call goes on from there.
     """
+    memory = RunMemory()
+    table = _null_table(plan, toys, path, executor, progress, inputs, memory)
+    return Calibration(plan, table, memory)
+
+
+def _null_table(
+    plan: Plan,
+    toys: int,
+    path: str | Path,
+    executor: Executor | None,
+    progress: Callable[[int, int], None],
+    inputs: Mapping[str, str],
+    memory: RunMemory,
+    after_pass: Callable[[int], None] = lambda index: None,
+) -> NullTable:
     toys = whole_number("toys", toys)
     file = NullFile(file_path("path", path), plan.about() | described(inputs))
     with chosen_workers(executor) as chosen:
-        run([Job(plan, toys, file)], chosen, progress=progress)
-    return Calibration(plan, file.load(toys))
+        jobs = [Job(plan, toys, file)]
+        run(jobs, chosen, progress=progress, memory=memory, after_pass=after_pass)
+    return file.load(toys)
 
 
 def judge_statistic(t: Floats, null: Floats, law: Law | None, rule: Rule) -> StatisticResult:

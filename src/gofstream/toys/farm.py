@@ -84,6 +84,8 @@ def run(
     executor: Executor,
     *,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    memory: RunMemory | None = None,
+    after_pass: Callable[[int], None] = lambda index: None,
 ) -> None:
     """Make what toys are missing.
 
@@ -93,31 +95,37 @@ def run(
     ----------
     executor : runs the blocks.
     progress : called with the number of blocks done and wanted, over all jobs.
+    memory : holds what blocks share; afterwards it keeps what there is room for. By default nothing
+        is kept.
+    after_pass : called with the number of a pass when its blocks are done, and what they share is
+        still there.
 
     Raises
     ------
     StoppedError
         On Ctrl-C, when a worker dies, or when a block cannot be kept; those done before are.
     """
-    memory = RunMemory()
+    kept = memory is not None
+    memory = memory or RunMemory()
     todo = [(job, _Farm(job.plan, executor, memory), job.missing()) for job in jobs]
     total = sum(job.blocks for job in jobs)
     done = total - sum(len(missing) for _, _, missing in todo)
     progress(done, total)
     try:
-        with memory:
-            for which in range(max(len(job.plan.passes) for job in jobs)):
-                for job, farm, missing in todo:
-                    for block, made in farm.made(which, [b for w, b in missing if w == which]):
-                        try:
-                            job.sink.put(which, block, *made)
-                        except OSError as error:
-                            raise _stopped(f"{error}: ", done, total) from error
-                        done += 1
-                        progress(done, total)
+        for which in range(max(len(job.plan.passes) for job in jobs)):
+            for job, farm, missing in todo:
+                for block, made in farm.made(which, [b for w, b in missing if w == which]):
+                    try:
+                        job.sink.put(which, block, *made)
+                    except OSError as error:
+                        raise _stopped(f"{error}: ", done, total) from error
+                    done += 1
+                    progress(done, total)
+            after_pass(which)
     except KeyboardInterrupt as stop:
         raise _stopped("", done, total) from stop
     finally:
+        memory.rest() if kept else memory.forget()
         _worker.forget(farm.name for _, farm, _ in todo)  # of an executor in this process
 
 

@@ -1,7 +1,8 @@
 """What blocks of toys share, and how the runs of one process divide its memory budget.
 
 A run in threads owns its features (`RunMemory`). Runs that overlap in one process divide one
-budget: a run whose next pass does not fit beside the others waits until it does. Processes and Dask
+budget: a run whose next pass does not fit beside the others waits until it does. Features of passes
+that are over are kept while nobody needs their memory, for the next data set. Processes and Dask
 workers keep plans and features between blocks (`WorkerMemory`).
 """
 
@@ -12,6 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Self
+from weakref import WeakSet
 
 import numpy as np
 
@@ -31,10 +33,12 @@ class ProcessBudget:
 
     A run enlarges its claim only while it holds `turn`, and it takes the turn only when it has no
     claim. A run with a claim therefore has all it needs and ends: no two runs wait for each other.
+    What a run keeps of earlier passes is no claim: it is dropped as soon as a claim needs the room.
     """
 
     def __init__(self) -> None:
         self.turn = threading.Lock()
+        self._keepers: WeakSet[RunMemory] = WeakSet()
         # Bytes, and the thread that waits for the run to end.
         self._claims: dict[object, tuple[int, int]] = {}
         self._changed = threading.Condition()
@@ -52,7 +56,28 @@ class ProcessBudget:
         with self._changed:
             self._changed.wait_for(fits)
             self._claims[run] = size, threading.get_ident()
+            self._drop_kept(budget - sum(size for size, _ in self._claims.values()))
             self._changed.notify_all()
+
+    def keep(self, run: RunMemory, key: Any, shared: Any, size: int) -> None:
+        """Let a run keep what a pass that is over has shared."""
+        with self._changed:
+            run.kept[key] = shared, size
+            self._keepers.add(run)
+
+    def take(self, run: RunMemory, key: Any) -> Any:
+        """Give back what a run has kept, or None."""
+        with self._changed:
+            return run.kept.pop(key, (None, 0))[0]
+
+    def _drop_kept(self, room: int) -> None:
+        """Drop what runs keep, the oldest of each first, until the rest fits."""
+        for run in self._keepers:
+            while run.kept and self._kept_bytes() > room:
+                run.kept.popitem(last=False)
+
+    def _kept_bytes(self) -> int:
+        return sum(size for run in self._keepers for _, size in run.kept.values())
 
     def others(self, run: object) -> int:
         """Sum the claims of the runs of other threads."""
@@ -81,13 +106,15 @@ process_budget = ProcessBudget()
 class RunMemory:
     """What the blocks of one run share, made once for each width or grid.
 
-    At the end of the `with` block the memory is free for other runs of this process.
+    What passes have shared is kept in ``kept`` while no run of this process needs its memory: a
+    second data set finds it there. At the end of the `with` block nothing is claimed or kept.
     """
 
     def __init__(self) -> None:
+        self.kept: OrderedDict[Any, tuple[Any, int]] = OrderedDict()
         self._key: Any = None
         self._shared: Any = None
-        self._claim = 0
+        self._size = self._claim = 0
 
     def __enter__(self) -> Self:
         """Begin with nothing."""
@@ -95,7 +122,19 @@ class RunMemory:
 
     def __exit__(self, *_: object) -> None:
         """Forget what was shared."""
-        self._forget()
+        self.forget()
+
+    def forget(self) -> None:
+        """Claim and keep nothing."""
+        self.rest()
+        self.kept.clear()
+
+    def rest(self) -> None:
+        """Claim nothing any more; keep what was shared until a run needs the room."""
+        if self._key is not None:
+            process_budget.keep(self, self._key, self._shared, self._size)
+        self._key = self._shared = None
+        process_budget.release(self)
 
     def shared(self, plan: Blocks, which: Any, workers: int = 1) -> tuple[Any, int]:
         """Give what blocks of a pass share, and how many blocks may be made at a time.
@@ -111,20 +150,23 @@ class RunMemory:
         """
         key = shared_key(plan, which)
         if self._key != key or sum(plan.memory(self._shared)) > self._claim:
-            self._forget()  # before another is made, and before this run waits for its turn
-            self._prepare(plan, which, workers)
+            self.rest()  # before another is made, and before this run waits for its turn
+            self._prepare(plan, which, key, workers)
             self._key = key
         if recomputes_rows(self._shared):
             return self._shared, 1  # all threads share one block
         shared, block = plan.memory(self._shared)
         return self._shared, (self._claim - shared) // max(1, block)
 
-    def _prepare(self, plan: Blocks, which: Any, workers: int) -> None:
+    def _prepare(self, plan: Blocks, which: Any, key: Any, workers: int) -> None:
         budget = plan.learner.settings.memory
         with process_budget.turn:
-            process_budget.claim(self, preparing_bytes(plan, which), budget)
-            self._shared = plan.shared(which)
+            self._shared = process_budget.take(self, key)
+            if self._shared is None:
+                process_budget.claim(self, preparing_bytes(plan, which), budget)
+                self._shared = plan.shared(which)
             shared, block = plan.memory(self._shared)
+            self._size = shared
             refuse_beyond(budget, shared + block, "what toys share and one block of them")
             process_budget.claim(self, shared + block, budget)
             room = budget - process_budget.others(self) - shared
@@ -132,10 +174,6 @@ class RunMemory:
             # The threads that share a block take as much as there is.
             self._claim = budget if recomputes_rows(self._shared) else shared + blocks * block
             process_budget.claim(self, self._claim, budget)
-
-    def _forget(self) -> None:
-        self._key = self._shared = None
-        process_budget.release(self)
 
 
 class WorkerMemory:

@@ -187,7 +187,7 @@ class PermutationPlan:
         """
         return Observed.of(self, shared[0], *self._statistics(shared, [self._order(batches)]))
 
-    def scan(self, batches: Sequence[Sample]) -> Scanned:
+    def scan(self, grid: ScanGrid, batches: Sequence[Sample]) -> Scanned:
         """Scan the data that were pooled.
 
         Raises
@@ -198,7 +198,7 @@ class PermutationPlan:
         order = self._order(batches)
         # What lies in a region is counted as anybody would: data here, the reference there.
         reference = self.learner.sample.take(slice(0, len(order) - int(self.expected.sum())))
-        found = scan_set(self._grid(), self._dealt(order), self.expected)
+        found = scan_set(grid, self._dealt(order), self.expected)
         return found.located(self.learner, batches, reference)
 
     def _dealt(self, order: Indices) -> list[Floats]:

@@ -121,7 +121,7 @@ class Plan(Blocks, Protocol):
         """Compute the statistics of data, in the same way: t as (6, N_b)."""
         ...
 
-    def scan(self, batches: Sequence[Sample]) -> Scanned:
+    def scan(self, grid: ScanGrid, batches: Sequence[Sample]) -> Scanned:
         """Scan data, in the same way."""
         ...
 
@@ -232,9 +232,8 @@ class ReferencePlan:
         features = self._own_features(events, width, "data", 0) if shared is None else shared
         return Observed.of(self, features, *self._statistics(features, events))
 
-    def scan(self, batches: Sequence[Sample]) -> Scanned:
+    def scan(self, grid: ScanGrid, batches: Sequence[Sample]) -> Scanned:
         """Scan data with the grid of the toys."""
-        grid = self._scan.grid(self.learner)
         found = scan_set(grid, self.learner.scaled(batches), self.expected)
         return found.located(self.learner, batches, self.learner.sample)
 
