@@ -10,6 +10,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -566,9 +567,8 @@ def bad_files(typed: Typed) -> Typed:
     (folder / "other.json").write_text('{"format": "other"}')
     (folder / "void.parquet").write_bytes(b"")
     (folder / "file.xyz").write_bytes(b"\x01\x02\x03" * 50)
-    with sqlite3.connect(folder / "foreign.db") as database:
+    with closing(sqlite3.connect(folder / "foreign.db")) as database, database:
         database.execute("CREATE TABLE t (x)")
-    database.close()
     whole = (folder / "reference.parquet").read_bytes()
     (folder / "cut.parquet").write_bytes(whole[: len(whole) // 2])
     (folder / "really.csv").write_bytes(whole)

@@ -9,8 +9,9 @@ import signal
 import sqlite3
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -155,7 +156,7 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
 
 def _count(path: Path) -> int:
     try:
-        with sqlite3.connect(path, timeout=5) as connection:
+        with closing(sqlite3.connect(path, timeout=5)) as connection:
             return int(connection.execute("SELECT count(*) FROM blocks").fetchone()[0])
     except sqlite3.OperationalError:
         return 0
@@ -183,10 +184,11 @@ class SmallDisk(NullFile):
 
     pages = 10**6
 
-    def _connect(self) -> closing[sqlite3.Connection]:
-        connection = super()._connect()
-        connection.thing.execute(f"PRAGMA max_page_count = {self.pages}")
-        return connection
+    @contextmanager
+    def _connect(self) -> Iterator[sqlite3.Connection]:
+        with super()._connect() as connection:
+            connection.execute(f"PRAGMA max_page_count = {self.pages}")
+            yield connection
 
 
 def test_a_full_disk(table: Floats, tmp_path: Path) -> None:
@@ -322,7 +324,7 @@ def test_damaged_and_newer_files(tmp_path: Path) -> None:
     assert path.read_bytes() == before
     newer = tmp_path / "newer.null"
     NullFile(newer, small_plan().about())
-    with sqlite3.connect(newer) as connection:
+    with closing(sqlite3.connect(newer)) as connection, connection:
         connection.execute("UPDATE about SET value = '3' WHERE key = 'version'")
     with pytest.raises(FormatError, match=r"has version 3, and this gofstream reads 2; use the"):
         NullFile(newer, small_plan().about())
@@ -346,7 +348,7 @@ def test_a_missing_or_cut_block_is_named(tmp_path: Path) -> None:
     file = NullFile(path, small_plan().about())
     with pytest.raises(FormatError, match="block 1 of width 0 is missing"):
         file.load(16)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE blocks SET t = substr(t, 1, 100) WHERE width = 1")
     with pytest.raises(FormatError, match="block 0 of width 1 is damaged"):
         file.load(8)
@@ -357,7 +359,7 @@ def test_the_file_is_readable_by_plain_sql(table: Floats, tmp_path: Path) -> Non
     path = tmp_path / "n.null"
     with thread_workers(1) as executor:
         calibrate(small_plan(), 8, path, executor)
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         about = dict(connection.execute("SELECT key, value FROM about"))
         data = connection.execute("SELECT t FROM blocks WHERE width = 1").fetchone()[0]
     assert json.loads(about["widths"]) == [0.4, 1.5]

@@ -162,7 +162,7 @@ def test_a_file_from_before_the_scan_gets_it_added(tmp_path: Path) -> None:
     change(path, without)
     with thread_workers(1) as executor, pytest.raises(FormatError, match=r"the seed .* is another"):
         calibrate(other, TOYS, path, executor)
-    with sqlite3.connect(path) as connection:  # a file that was refused is left as it was
+    with closing(sqlite3.connect(path)) as connection:  # refused, and left as it was
         assert not connection.execute("SELECT * FROM about WHERE key = 'scan'").fetchall()
 
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,10 +125,12 @@ class NullFile:
         with readable(path), self._connect() as connection:
             self._made_for = self._open(connection)
 
-    def _connect(self) -> closing[sqlite3.Connection]:
-        connection = sqlite3.connect(self.path, timeout=LOCK_SECONDS, isolation_level=None)
-        connection.execute("PRAGMA synchronous = FULL")
-        return closing(connection)
+    @contextmanager
+    def _connect(self) -> Iterator[sqlite3.Connection]:
+        opened = sqlite3.connect(self.path, timeout=LOCK_SECONDS, isolation_level=None)
+        with closing(opened) as connection:
+            connection.execute("PRAGMA synchronous = FULL")
+            yield connection
 
     def _open(self, connection: sqlite3.Connection) -> str:
         """Compare the description with that of the file, or write it; give its `made_for`."""
