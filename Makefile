@@ -2,11 +2,12 @@
 PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LIBRARY := $(VENV)/.library
 DONE := $(VENV)/.installed
 
 .PHONY: demo test test-slow test-floors test-pythons lint bench validate chaos clean
 
-demo: $(DONE)
+demo: $(LIBRARY)
 	$(BIN)/gofstream demo --out out/demo.png
 
 test: $(DONE)
@@ -30,20 +31,27 @@ lint: $(DONE)
 	$(BIN)/mypy
 
 bench: $(DONE)
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m gofstream_studies.benchmarks
 
 validate: $(DONE)
-	$(BIN)/python -m validation
+	$(BIN)/python -m gofstream_studies.validation
 
 chaos: $(DONE)
-	$(BIN)/python -m chaos
-	$(BIN)/python -m chaos kills faults --batches 3 --journal DELETE
+	$(BIN)/python -m gofstream_studies.chaos
+	$(BIN)/python -m gofstream_studies.chaos kills faults --batches 3 --journal DELETE
 
 clean:
 	rm -rf $(VENV) .venvs out build dist
 
-$(DONE): pyproject.toml
+# The library alone.
+$(LIBRARY): pyproject.toml
 	$(PY) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+# The library with all that its tests need, and the studies.
+$(DONE): $(LIBRARY) studies/pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet,test,test-torch,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet,test,test-torch,lint]' \
+	    --editable './studies[test]'
 	touch $@

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from chaos.programs import program
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from gofstream_studies.chaos.programs import program
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from chaos.programs import program
+from gofstream_studies.chaos.programs import program
 
 #: Jobs that may run at a time; the node says that it has as many cores.
 CORES = 4

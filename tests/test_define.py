@@ -11,7 +11,7 @@ from tests.io_files import WRITERS, muons
 
 import gofstream.io.gather
 from gofstream.cli import cli
-from gofstream.datasets import dimuon5d
+from gofstream.datasets import muon_pairs
 from gofstream.errors import (
     ColumnError,
     DtypeError,
@@ -65,12 +65,11 @@ def test_all_columns_means_these_too(tmp_path: Path) -> None:
 
 def test_mass_from_momenta() -> None:
     """The formula of docs/files.md is that of the data set."""
-    sample = dimuon5d.drell_yan()
-    values = dict(zip(sample.columns, sample.values[:1000].T, strict=True))
+    values = muon_pairs.drell_yan(1000, np.random.default_rng(1))
     text = "sqrt(2 * pt1 * pt2 * (cosh(eta1 - eta2) - cos(dphi)))"
     assert text in (Path(__file__).parents[1] / "docs" / "files.md").read_text()
     found = Definitions.read({"m": text}).formulas["m"].evaluate(values)
-    np.testing.assert_allclose(found, dimuon5d.mass(sample)[:1000], rtol=1e-6)
+    np.testing.assert_allclose(found, muon_pairs.pair_mass(values), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ SCRIPT = """
 import ctypes, gc, json, sys
 from pathlib import Path
 import numpy as np
-from gofstream.bench.memory import peak_and_present
+from gofstream_studies.bench.memory import peak_and_present
 from gofstream.ratio.centres import reduce_centres
 from gofstream.ratio.devices import place
 from gofstream.ratio.features import features_of

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chaos.judge import everything
 
 from gofstream.errors import (
     ColumnError,
@@ -38,6 +37,7 @@ from gofstream.stream.sources import Intake, Offers
 from gofstream.stream.store import Store
 from gofstream.stream.verify import verify
 from gofstream.stream.watching import Watching
+from gofstream_studies.chaos.judge import everything
 from streams import EPOCH, EVERY, NOMINAL, SAT, WINDOW, Offer, batch, learner, offer, offers, opened
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chaos.judge import everything
 
 from gofstream.datasets import expo1d
 from gofstream.errors import FormatError
@@ -19,6 +18,7 @@ from gofstream.statistics import next_, sat
 from gofstream.stream.monitor import Acknowledged, Monitor
 from gofstream.stream.streams import StreamPlan, calibrate_alarms
 from gofstream.toys.sources import Simulator
+from gofstream_studies.chaos.judge import everything
 from streams import NOMINAL, SAT, Offer, batch, learner, offer, opened
 
 LENGTHS = {"epoch": 12, "window": 3, "checkpoint_every": 5}

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from validation.alarms import StreamSize, measure
-from validation.picture import draw_alarms
 
 from gofstream.errors import FormatError, InputError, SettingsError
 from gofstream.execution import thread_workers
 from gofstream.inference.scale import FAMILIES, LEAST_SKEWNESS, Scale
 from gofstream.inference.sequential import Boundary, alpha_for, e_value
+from gofstream_studies.validation.alarms import StreamSize, measure
+from gofstream_studies.validation.picture import draw_alarms
 
 Floats = NDArray[np.float64]
 

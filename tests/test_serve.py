@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chaos.judge import everything
 from tests.runs import LEVEL, Run
 from tests.serving import BEARER, TOKEN, Serving, serving, until
 
@@ -28,6 +27,7 @@ from gofstream.serve.feed import MOST as PAGES
 from gofstream.serve.guard import Access
 from gofstream.serve.run import listen
 from gofstream.stream.reader import Reader
+from gofstream_studies.chaos.judge import everything
 
 NPY = "application/x-npy"
 PARQUET = "application/vnd.apache.parquet"

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos.judge import everything
-from chaos.writer import ABOUT, RETENTION, made
 
 from gofstream.errors import (
     FormatError,
@@ -27,6 +25,8 @@ from gofstream.stream.reader import Reader, Sealed
 from gofstream.stream.rows import RUN_SCAN, Alarm, Entry, Retention, ScanRow, Statistic
 from gofstream.stream.store import Receipt, Store
 from gofstream.stream.verify import verify
+from gofstream_studies.chaos.judge import everything
+from gofstream_studies.chaos.writer import ABOUT, RETENTION, made
 
 ROOT = Path(__file__).parents[1]
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chaos.writer import made
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -19,6 +18,7 @@ from gofstream.stream.reader import Reader
 from gofstream.stream.rows import Alarm, Checkpoint, Entry, Retention, ScanRow
 from gofstream.stream.store import Receipt, Store
 from gofstream.stream.verify import verify
+from gofstream_studies.chaos.writer import made
 
 RETENTION = Retention("one", batches=2)
 ABOUT = {"run": 7}

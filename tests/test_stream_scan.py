@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chaos.judge import everything
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
@@ -23,6 +22,7 @@ from gofstream.stream.rows import EPOCH_SCAN, EVIDENCE, RUN_SCAN, Entry, Statist
 from gofstream.stream.scanning import Scans
 from gofstream.stream.store import Store
 from gofstream.stream.verify import verify
+from gofstream_studies.chaos.judge import everything
 from scans import dense
 from streams import EPOCH, NOMINAL, Offer, batch, grid, learner, offer, offers, opened, scanned
 

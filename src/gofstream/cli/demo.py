@@ -11,9 +11,9 @@ from rich.console import Console
 
 from gofstream.cli.progress import blocks_bar
 from gofstream.datasets import expo1d
+from gofstream.datasets.reconstruction import WIDTH, expo_reconstruction
 from gofstream.execution import thread_workers
 from gofstream.inference.calibrate import calibrate
-from gofstream.paper.reconstruction import WIDTH, expo_reconstruction
 from gofstream.ratio.learner import Learner
 from gofstream.report.plots import plot_null, plot_reconstruction
 from gofstream.sample import Sample

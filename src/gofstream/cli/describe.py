@@ -9,8 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from gofstream.cli.data import as_json
-from gofstream.cli.options import define_option
+from gofstream.cli.options import as_json, define_option
 from gofstream.cli.progress import blocks_bar
 from gofstream.errors import printable
 from gofstream.io.summary import ColumnSummary, Summary, summarise

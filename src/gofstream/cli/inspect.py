@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gofstream.cli.data import as_json
+from gofstream.cli.options import as_json
 from gofstream.errors import FormatError
 from gofstream.inference.null import describe_null
 from gofstream.ratio.model import LogRatio

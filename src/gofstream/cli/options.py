@@ -30,6 +30,9 @@ from gofstream.settings import Device, Settings, preset
 Command = Callable[..., Any]
 Progress = Callable[[int, int], None]
 
+#: `--json`, of the commands that print one thing.
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
 _UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {f"{unit}i": 1024**power for power, unit in enumerate("kMGT", start=1)}
 

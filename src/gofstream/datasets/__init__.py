@@ -1,1 +1,1 @@
-"""Data sets of the paper: generators, signals and, where it is known, the ideal test."""
+"""Data to try the library on: EXPO-1D with its ideal test, and files of muon pairs."""

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gofstream.datasets import expo1d
-from gofstream.datasets.dimuon5d import files as dimuon5d
-from gofstream.datasets.storage import write_columns
+from gofstream.datasets import expo1d, muon_pairs
+from gofstream.datasets.columns import write_columns
 from gofstream.errors import missing_extra
 from gofstream.files import whole
 
@@ -82,30 +81,22 @@ def _expo1d(rng: np.random.Generator) -> tuple[dict[str, Floats], dict[str, Floa
     return {"x": nominal}, {"x": rng.permutation(np.concatenate([seen, peak]))}
 
 
-def _dimuon5d(rng: np.random.Generator) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    nominal, signal = dimuon5d.read("sm"), dimuon5d.read("zprime300")
-    order = rng.permutation(len(nominal))
-    count = rng.poisson(3000)
-    chosen = rng.permutation(len(signal))[: rng.poisson(30)]
-    mixed = np.concatenate([nominal.values[order[:count]], signal.values[chosen]])
-    return (
-        _with_mass(nominal.values[order[count:]], nominal.columns),
-        _with_mass(rng.permutation(mixed), nominal.columns),
-    )
-
-
-def _with_mass(values: NDArray[np.floating], columns: tuple[str, ...]) -> dict[str, Floats]:
-    """Add the mass of the pair, to be looked at and not fitted."""
-    found = {name: np.ascontiguousarray(values[:, j]) for j, name in enumerate(columns)}
-    angle = np.cosh(found["eta1"] - found["eta2"]) - np.cos(found["dphi"])
-    return found | {"mll": np.sqrt(2 * found["pt1"] * found["pt2"] * angle)}
+def _muons(rng: np.random.Generator) -> tuple[dict[str, Floats], dict[str, Floats]]:
+    nominal = muon_pairs.drell_yan(100_000, rng)
+    seen = muon_pairs.drell_yan(rng.poisson(3000), rng)
+    peak = muon_pairs.resonance(300, rng.poisson(30), rng)
+    order = rng.permutation(len(seen["pt1"]) + len(peak["pt1"]))
+    mixed = {name: np.concatenate([seen[name], peak[name]])[order] for name in seen}
+    # The mass is there to be looked at, not fitted.
+    reference, data = ({**one, "mll": muon_pairs.pair_mass(one)} for one in (nominal, mixed))
+    return reference, data
 
 
 EXAMPLES = {
     "expo1d": Example("1.2 % of a narrow peak at x = 4", _expo1d, 4000, 4),
-    "dimuon5d": Example(
-        "1 % of a Z' at 300 GeV",
-        _dimuon5d,
+    "muons": Example(
+        "1 % of a resonance at 300 GeV",
+        _muons,
         3000,
         4,
         "--carry mll --set 'widths=[2.5, 4.0]' --set n_centres=300 --toys 100",

@@ -1,0 +1,1 @@
+"""The commands that the studies add to `gofstream`: `bench`, `data` and `paper`."""

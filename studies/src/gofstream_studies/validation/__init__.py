@@ -1,0 +1,1 @@
+"""The long statistical validation: are p-values p-values? `make validate`."""

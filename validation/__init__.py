@@ -1,1 +1,0 @@
-"""The long statistical validation: are p-values p-values? `python -m validation`."""
