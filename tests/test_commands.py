@@ -705,6 +705,6 @@ def test_every_command_has_help_with_an_example(typed: Typed) -> None:
 
 
 def test_reference_page_is_up_to_date() -> None:
-    """docs/commands.md is what the commands say of themselves."""
-    written = Path(__file__).parent.parent / "docs" / "commands.md"
+    """docs/reference/commands.md is what the commands say of themselves."""
+    written = Path(__file__).parent.parent / "docs" / "reference" / "commands.md"
     assert written.read_text(encoding="utf-8") == page(), "python -m gofstream.cli.reference"

@@ -64,10 +64,10 @@ def test_all_columns_means_these_too(tmp_path: Path) -> None:
 
 
 def test_mass_from_momenta() -> None:
-    """The formula of docs/files.md is that of the data set."""
+    """The formula of docs/reference/files.md is that of the data set."""
     values = muon_pairs.drell_yan(1000, np.random.default_rng(1))
     text = "sqrt(2 * pt1 * pt2 * (cosh(eta1 - eta2) - cos(dphi)))"
-    assert text in (Path(__file__).parents[1] / "docs" / "files.md").read_text()
+    assert text in (Path(__file__).parents[1] / "docs" / "reference" / "files.md").read_text()
     found = Definitions.read({"m": text}).formulas["m"].evaluate(values)
     np.testing.assert_allclose(found, muon_pairs.pair_mass(values), rtol=1e-12)
 

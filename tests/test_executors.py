@@ -591,7 +591,7 @@ def test_jobs_use_one_blas_thread(name: str) -> None:
         assert "MY.DaskWorkerMemory = 2000000000" in script
 
 
-CLUSTERS = Path(__file__).parent.parent / "docs" / "tutorials" / "clusters.md"
+CLUSTERS = Path(__file__).parent.parent / "docs" / "how-to" / "clusters.md"
 
 
 def test_the_recipe_gives_the_jobs_it_speaks_of() -> None:

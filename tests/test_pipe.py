@@ -308,7 +308,7 @@ def test_offers_close() -> None:
 
 def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     """Its blocks, pasted in order, fill an inbox; all but the command that empties it."""
-    page = (Path(__file__).parents[1] / "docs" / "streams.md").read_text()
+    page = (Path(__file__).parents[1] / "docs" / "how-to" / "feed-a-stream.md").read_text()
     blocks = re.findall(r"```(sh|python)\n(.*?)```", page, re.DOTALL)
     here = str(Path(sys.executable).parent)
     environment = {**os.environ, "PATH": f"{here}:{os.environ['PATH']}", "PYTHONWARNINGS": "error"}

@@ -51,7 +51,7 @@ def test_public_names_are_pinned() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/paper.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/results/paper.md"])
 def test_code_shown_runs(page: str, tmp_path: Path) -> None:
     """The Python shown does what it says, with warnings as errors."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)

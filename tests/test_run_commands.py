@@ -144,9 +144,9 @@ def test_watch_keeps_no_events_that_nothing_reads(
 def test_code_of_the_documentation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """docs/monitor.md shows how to watch a stream from Python, and what it says is true."""
+    """The page on the monitor shows how to watch a stream from Python, and is right."""
     monkeypatch.chdir(tmp_path)
-    text = (Path(__file__).parents[1] / "docs" / "monitor.md").read_text()
+    text = (Path(__file__).parents[1] / "docs" / "explanation" / "monitor.md").read_text()
     (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     exec(block, {})
     assert capsys.readouterr().out == "learnt {'learnt': 3}\n"

@@ -190,7 +190,9 @@ def test_a_plan_without_scan_uses_any_file_and_leaves_it_alone(tmp_path: Path) -
             calibrate(without, TOYS, old, executor).test(batches)
 
 
-GALLERY = Path(__file__).parents[1] / "docs" / "gallery" / "toys" / "dimuon5d-full-seed1"
+GALLERY = (
+    Path(__file__).parents[1] / "docs" / "results" / "gallery" / "toys" / "dimuon5d-full-seed1"
+)
 
 
 def test_files_of_the_gallery_go_on(tmp_path: Path) -> None:

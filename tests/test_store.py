@@ -545,9 +545,9 @@ def test_verify_sees_a_row_that_was_exchanged(path: Path) -> None:
 
 
 def test_sql_of_the_documentation(path: Path) -> None:
-    """What docs/store.md shows can be pasted, and gives rows."""
+    """What docs/reference/store.md shows can be pasted, and gives rows."""
     filled(path, 9).close()
-    text = (ROOT / "docs" / "store.md").read_text()
+    text = (ROOT / "docs" / "reference" / "store.md").read_text()
     statements = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
     assert len(statements) >= 4
     with closing(sqlite3.connect(path)) as db:
@@ -556,9 +556,9 @@ def test_sql_of_the_documentation(path: Path) -> None:
 
 
 def test_tables_of_the_documentation(path: Path) -> None:
-    """docs/store.md names every table and column."""
+    """docs/reference/store.md names every table and column."""
     filled(path, 1).close()
-    text = (ROOT / "docs" / "store.md").read_text()
+    text = (ROOT / "docs" / "reference" / "store.md").read_text()
     with closing(sqlite3.connect(path)) as db:
         for table in schema.TABLES:
             assert f"`{table}`" in text

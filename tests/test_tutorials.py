@@ -14,7 +14,11 @@ import pytest
 from gofstream.report.record import Record
 
 NOTEBOOKS = Path(__file__).parent.parent / "examples"
-TUTORIALS = sorted((Path(__file__).parent.parent / "docs" / "tutorials").glob("*.md"))
+DOCS = Path(__file__).parent.parent / "docs"
+TUTORIALS = [
+    *sorted(DOCS.glob("tutorials/*-*.md")),
+    *(DOCS / "how-to" / f"{name}.md" for name in ("clusters", "how-many-toys")),
+]
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:

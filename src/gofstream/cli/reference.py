@@ -20,7 +20,7 @@ Completion of words in the shell: `eval "$(_GOFSTREAM_COMPLETE=bash_source gofst
 
 
 def page() -> str:
-    """Write docs/commands.md."""
+    """Write docs/reference/commands.md."""
     lines = HEAD.splitlines()
     for words, command in _commands(["gofstream"], cli):
         context = click.Context(

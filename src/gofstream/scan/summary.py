@@ -128,7 +128,7 @@ class ScanSummary:
         """Natural logarithm of an e-value that holds for a finite reference.
 
         Under the null the probability that it ever reaches log(1/α) is at most α, over references
-        and data alike, however often one looks (see docs/reach.md).
+        and data alike, however often one looks (see docs/results/reach.md).
 
         Raises
         ------

@@ -1,6 +1,6 @@
 """The tables of a store, the steps from one version of them to the next, and their seal.
 
-docs/store.md describes them for those who read a store with plain SQL.
+docs/reference/store.md describes them for those who read a store with plain SQL.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A batch goes in by one transaction: ledger entry, statistics, models, events, alarm, checkpoint,
 and what is let go in their place. Once `Store.append` has returned, the batch is there for good;
-before, no trace of it is. docs/store.md describes the file.
+before, no trace of it is. docs/reference/store.md describes the file.
 """
 
 from __future__ import annotations

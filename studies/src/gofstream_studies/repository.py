@@ -7,5 +7,5 @@ from pathlib import Path
 #: The top folder of the repository, for an editable installation.
 REPOSITORY = Path(__file__).parents[3]
 
-#: The documentation.
-DOCS = REPOSITORY / "docs"
+#: The pages and pictures that the studies write.
+RESULTS = REPOSITORY / "docs" / "results"

@@ -16,11 +16,11 @@ from gofstream.ratio.solver import fit
 from gofstream.statistics import all_
 from gofstream_studies.bench.machine import seconds
 from gofstream_studies.benchmarks.machine import emit
-from gofstream_studies.repository import DOCS
+from gofstream_studies.repository import RESULTS
 
 Floats = NDArray[np.float64]
 
-OUT = DOCS / "performance"
+OUT = RESULTS / "performance"
 
 
 def run() -> None:

@@ -2,7 +2,7 @@
 
 `python -m gofstream_studies.benchmarks.ideas expo1d dimuon5d` computes what every idea needs on the
 same toys, a line of a file for some of them at a time: a run that was stopped goes on.
-`python -m gofstream_studies.benchmarks.ideas write` puts what came out into docs/reach.md.
+`python -m gofstream_studies.benchmarks.ideas write` puts what came out into docs/results/reach.md.
 
 An idea takes the place of a default verdict, or of a part of it. It is *kept* if it gains on the
 signals that it was tuned on and on those that it was not: both times the 95 % interval of its gain
@@ -51,12 +51,12 @@ from gofstream_studies.paper.compare import difference, powers_redrawn, redraw
 from gofstream_studies.paper.dimuon5d import QUICK_CENTRES, QUICK_REFERENCE, alternative
 from gofstream_studies.paper.dimuon5d import SHRINK as DIMUON_SHRINK
 from gofstream_studies.paper.expo1d import SHRINK
-from gofstream_studies.repository import DOCS
+from gofstream_studies.repository import RESULTS
 
 Floats = NDArray[np.float64]
 
 OUT = Path("out")
-PAGE = DOCS / "reach.md"
+PAGE = RESULTS / "reach.md"
 #: Toys without and with each signal, and in a line.
 TOYS, CHUNK = (400, 100), 20
 #: The stream of toys without a signal.

@@ -39,12 +39,12 @@ from gofstream_studies.bench.cases import LABELS
 from gofstream_studies.benchmarks.points import Lines, Points, Remaining
 from gofstream_studies.datasets import cmsl1, dimuon5d
 from gofstream_studies.paper.compare import difference, powers_redrawn, redraw
-from gofstream_studies.repository import DOCS
+from gofstream_studies.repository import RESULTS
 
 Floats = NDArray[np.float64]
 
 OUT = Path("out/rank.jsonl")
-PICTURE = DOCS / "performance" / "rank.png"
+PICTURE = RESULTS / "performance" / "rank.png"
 #: Residual variances in units of λ, with `CANDIDATES` of them; the default.
 TOLERANCES, CANDIDATES, DEFAULT = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0), 3000, centres.COARSE
 #: Candidates, with the default tolerances; and how many also with the finer one throughout.

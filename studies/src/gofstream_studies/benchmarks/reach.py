@@ -35,7 +35,7 @@ from gofstream_studies.datasets import dimuon5d as dimuon_data
 from gofstream_studies.paper import cmsl1, dimuon5d, expo1d
 from gofstream_studies.paper.compare import LEVEL, difference, powers_redrawn, redraw
 from gofstream_studies.paper.experiment import Context, strict
-from gofstream_studies.repository import DOCS
+from gofstream_studies.repository import RESULTS
 
 Floats = NDArray[np.float64]
 Names = tuple[str, ...]
@@ -50,7 +50,7 @@ CENTRES = 3000
 #: strategies of five widths each, which resolve p no finer than 10 / 301.
 TOYS = (1000, 100)
 #: Where toys of the paper's figures are kept.
-GALLERY = DOCS / "gallery" / "toys"
+GALLERY = RESULTS / "gallery" / "toys"
 #: A default verdict may lose this much power, and not more.
 MARGIN = 0.05
 

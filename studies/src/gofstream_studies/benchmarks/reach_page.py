@@ -1,4 +1,4 @@
-"""Write the tables of docs/reach.md.
+"""Write the tables of docs/results/reach.md.
 
 `python -m gofstream_studies.benchmarks.reach_page FOLDER COMMIT` does.
 
@@ -19,9 +19,9 @@ from gofstream.files import write_whole
 from gofstream_studies.benchmarks.location import OFTEN, Located, often
 from gofstream_studies.benchmarks.reach import MARGIN, TESTS, label
 from gofstream_studies.benchmarks.report import filled
-from gofstream_studies.repository import DOCS
+from gofstream_studies.repository import RESULTS
 
-PAGE = DOCS / "reach.md"
+PAGE = RESULTS / "reach.md"
 #: Data sets in their order, and what is said of each.
 TITLES = {
     "expo1d": "EXPO-1D, N(R) = 16 000 in 8 batches, five widths",

@@ -1,4 +1,4 @@
-"""Write docs/performance.md from the JSON lines of runs.
+"""Write docs/results/performance.md from the JSON lines of runs.
 
 `python -m gofstream_studies.benchmarks.report FILE...` does.
 
@@ -15,9 +15,9 @@ from pathlib import Path
 from gofstream_studies.benchmarks import plan, rank, roofline, scale
 from gofstream_studies.benchmarks.growth import OUT as PICTURES
 from gofstream_studies.benchmarks.points import Lines, read_lines
-from gofstream_studies.repository import DOCS
+from gofstream_studies.repository import RESULTS
 
-OUT = DOCS / "performance.md"
+OUT = RESULTS / "performance.md"
 TEXT = Path(__file__).with_name("performance.md.in")
 
 #: Sections by the first word of the lines that they are written from.

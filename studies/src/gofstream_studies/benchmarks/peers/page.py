@@ -1,4 +1,4 @@
-"""Write docs/peers.md from what the tests said.
+"""Write docs/results/peers.md from what the tests said.
 
 `python -m gofstream_studies.benchmarks.peers.page FILE...` does.
 """
@@ -23,11 +23,11 @@ from gofstream_studies.bench.cases import LABELS
 from gofstream_studies.benchmarks.peers.tasks import NULL, SIGNALS
 from gofstream_studies.benchmarks.points import Lines, read_lines
 from gofstream_studies.paper.compare import difference, powers_redrawn, redraw
-from gofstream_studies.repository import DOCS
+from gofstream_studies.repository import RESULTS
 
 Floats = NDArray[np.float64]
 
-OUT = DOCS
+OUT = RESULTS
 TEXT = Path(__file__).with_name("peers.md.in")
 
 #: The rate of false alarms at which tests are compared.
