@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 LIBRARY := $(VENV)/.library
 DONE := $(VENV)/.installed
 
-.PHONY: demo test test-slow test-floors test-pythons lint bench validate chaos clean
+.PHONY: demo test test-slow test-floors docs test-pythons lint bench validate chaos clean
 
 demo: $(LIBRARY)
 	$(BIN)/gofstream demo --out out/demo.png
@@ -24,6 +24,11 @@ test-floors:
 # Every Python from 3.11 on this machine.
 test-pythons:
 	.ci/pythons
+
+# The site, in docs/_build/html; a warning is an error.
+docs: $(DONE)
+	rm -rf docs/_build docs/reference/generated
+	$(BIN)/sphinx-build -W --keep-going -q -j 2 docs docs/_build/html
 
 lint: $(DONE)
 	$(BIN)/ruff check .
@@ -52,6 +57,6 @@ $(LIBRARY): pyproject.toml
 # The library with all that its tests need, and the studies.
 $(DONE): $(LIBRARY) studies/pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[parquet,test,test-torch,lint]' \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs,parquet,test,test-torch,lint]' \
 	    --editable './studies[test]'
 	touch $@

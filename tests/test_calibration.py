@@ -202,7 +202,7 @@ def test_result_as_text_html_and_json(calibration: Calibration) -> None:
 def by_loops(
     t: Sequence[float], null: Floats, rule: Rule, columns: tuple[int, ...] | None = None
 ) -> float:
-    """Combine as METHOD §4 says, with loops."""
+    """Combine as eq. 10-12 say, with loops."""
     return slow_combined_p([list(t), *null.tolist()], rule, columns)
 
 

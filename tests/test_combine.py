@@ -37,7 +37,7 @@ def slow_ranks(merits: list[float]) -> list[float]:
 def slow_combined_p(
     rows: list[list[float]], rule: Rule, columns: tuple[int, ...] | None = None
 ) -> float:
-    """Do as METHOD §4 says, with loops; the observed set is the first row.
+    """Do as eq. 10-12 say, with loops; the observed set is the first row.
 
     Of several strategies, with so many columns each, each has one p-value first.
     """

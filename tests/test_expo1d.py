@@ -237,7 +237,7 @@ def at_paper_exposure(name: str) -> IdealTest:
     [("bulk", 5.5), ("broad", 4.1), ("narrow", 5.8), ("tail", 5.1), ("excess", 4.5)],
 )
 def test_ideal_median_z_at_the_paper_exposure(name, target):
-    """The numbers of METHOD section 8, which are rounded to 0.1."""
+    """The numbers of the method page, which are rounded to 0.1."""
     result = at_paper_exposure(name)
     assert result.name == name
     assert result.paper_z == SIGNALS[name].paper_z

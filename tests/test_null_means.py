@@ -1,4 +1,4 @@
-"""EXPO-1D: the null of `single` that METHOD §8 says to land on."""
+"""EXPO-1D: the null of `single` of the published toys."""
 
 from __future__ import annotations
 

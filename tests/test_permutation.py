@@ -54,8 +54,8 @@ def pooled(
 def by_hand(plan: PermutationPlan, width: float, order: NDArray[np.int64]) -> Floats:
     """Compute t of all statistics for one order of the pooled events, data first.
 
-    Newton's method on J of METHOD §2 in the coefficients of all candidate centres, in double
-    precision, and the definitions of METHOD §3: nothing of the solver is used.
+    Newton's method on J of eq. 2 in the coefficients of all candidate centres, in double
+    precision, and the definitions of eq. 4-9: nothing of the solver is used.
     """
     x, centres = plan.learner.reference[:], plan.learner.candidates
     batches = [x[order[i * SIZE : (i + 1) * SIZE]] for i in range(BATCHES)]

@@ -182,7 +182,7 @@ def test_terminal_json_metrics_and_page_give_one_answer(
 
 
 def test_e_value_and_storage() -> None:
-    """Without statistics there is no e-value; bytes against the formulas of METHOD."""
+    """Without statistics there is no e-value; bytes against the method page."""
     assert next_text(status(None)) == (None, "of the epoch")
     small = status(learnt(1, 1.0), e_value=EValue(0.0, 200.0))
     assert next_text(small)[0] == "0"

@@ -53,7 +53,7 @@ def plain_kernel(x: Floats, centres: Floats, width: float) -> Floats:
 
 @dataclass(frozen=True)
 class Dense:
-    """J of METHOD §2 over all given centres: f = K a, with a = basis b and aᵀK_cc a = bᵀb."""
+    """J of eq. 2 over all given centres: f = K a, with a = basis b and aᵀK_cc a = bᵀb."""
 
     centres: Floats
     width: float

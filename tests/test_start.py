@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import click
@@ -19,7 +20,8 @@ from threadpoolctl import threadpool_info
 
 import gofstream
 from gofstream.cli import cli
-from gofstream.cli.group import COMMANDS
+from gofstream.cli.group import COMMANDS, ENTRY_POINTS, STUDIES
+from gofstream.errors import InputError
 
 GOFSTREAM = str(Path(sys.executable).parent / "gofstream")
 #: Packages that plot, serve, read files or reach other machines: none is needed to start.
@@ -82,12 +84,13 @@ def test_names_of_the_package_come_from_their_modules() -> None:
         getattr(gofstream, "nplm_" + "tset")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, *STUDIES])
 def test_list_of_commands_repeats_their_help(name: str) -> None:
     """The first paragraph of a command's own help is what `gofstream --help` shows."""
-    command: click.Command = getattr(import_module(f"gofstream.cli.{name}"), name)
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
     assert command.name == name
-    assert (command.help or "").split("\n\n")[0].replace("\n", " ") == COMMANDS[name]
+    assert (command.help or "").split("\n\n")[0].replace("\n", " ") == (COMMANDS | STUDIES)[name]
 
 
 def test_every_command_is_listed_and_completed() -> None:
@@ -99,6 +102,16 @@ def test_every_command_is_listed_and_completed() -> None:
     assert defined == set(COMMANDS)
     words = ShellComplete(cli, {}, "gofstream", "_GOFSTREAM_COMPLETE").get_completions([], "re")
     assert [word.value for word in words] == ["replay", "report"]
+
+
+def test_commands_of_the_studies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are entry points of the other distribution; without it, what to install is said."""
+    named = {entry.name for entry in entry_points(group=ENTRY_POINTS)}
+    assert named == set(STUDIES)
+    with monkeypatch.context() as patch:
+        patch.setattr("importlib.metadata.entry_points", lambda **_: ())
+        with pytest.raises(InputError, match="`gofstream paper` is part of gofstream-studies"):
+            cli.get_command(click.Context(cli), "paper")
 
 
 def test_commands_compute_with_one_blas_thread() -> None:

@@ -187,7 +187,7 @@ def test_six_names() -> None:
 @settings(max_examples=60)
 @given(ratios=any_ratios())
 def test_as_the_formula(name: str, ratios: LogRatios) -> None:
-    """Each statistic, by its name and with its defaults, is the sum METHOD writes down."""
+    """Each statistic, by its name and with its defaults, is the sum the method page writes down."""
     assert_adds_up(STATISTICS[name](ratios), SLOW[name](ratios))
 
 

@@ -262,7 +262,7 @@ def _batches(
     if given is not None:
         return match_batches(given, reference), counts
     whole = match_events(cast(Events, data), reference, "data")
-    # Each event goes to batch i with probability π_i, as in the toys (METHOD §6).
+    # Each event goes to batch i with probability π_i, as in the toys.
     shares = None if counts is None else counts / counts.sum()
     label = rng.choice(count, size=len(whole), p=shares)
     return [whole.take(label == i, name=f"batch {i + 1}") for i in range(count)], counts

@@ -1,4 +1,4 @@
-"""The six statistics (METHOD §3), as pure functions of learnt log ratios.
+"""The six statistics (docs/explanation/method.md, eq. 4-9), as pure functions of learnt log ratios.
 
 Every one is a likelihood ratio of an alternative n(x|R) e^f against n(x|R), or made of such:
 

@@ -194,7 +194,7 @@ def test_toys_are_shared_and_used_again(out: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::gofstream.errors.GofstreamWarning")
 def test_the_penalty_of_a_smaller_reference(out: Path) -> None:
-    """Of 5000 and 1250 rows: with the same λ, and with the same λ (N_R + N(R)), as METHOD §2."""
+    """Of 5000 and 1250 rows: with the same λ, and with the same λ (N_R + N(R)), as eq. 2."""
     run("reference-size", out)
     found = []
     for path in (out / "toys").glob("expo1d-reference-*/**/null.null"):
@@ -210,7 +210,7 @@ def test_the_penalty_of_a_smaller_reference(out: Path) -> None:
 
 
 def test_ideal_z_beside_the_paper(out: Path) -> None:
-    """Bulk 5.5, broad 4.1, narrow 5.8, tail 5.1, excess 4.5, each within 0.1 (METHOD §8)."""
+    """Bulk 5.5, broad 4.1, narrow 5.8, tail 5.1, excess 4.5, each within 0.1."""
     run("expo1d-data", out)
     record = json.loads((out / "expo1d-data.json").read_text())
     ours = {name: found["median_z"] for name, found in record["numbers"].items()}

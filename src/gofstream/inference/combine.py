@@ -1,4 +1,4 @@
-"""Combine several tests of the same data into one p-value, exactly (METHOD §4).
+"""Combine several tests of the same data into one p-value, exactly (eq. 10-12 of the method page).
 
 The observed set is pooled with the B toys. Within each test, every set is ranked among all B+1;
 the combination is then ranked in the same way. Under the null all B+1 sets are exchangeable, so

@@ -3,7 +3,7 @@
 Format, version 2: an SQLite file. Table `about` (key, value) holds JSON; `blocks` (width, block,
 unconverged, t, sha256) holds, for each width index and block of toys, little-endian float64 numbers
 in the order toy, statistic, number of batches; which statistics, stands in `about` under
-`statistics`, and where it does not they are the six of METHOD §3. If `about` has `scan`, the number
+`statistics`, and where it does not they are the six of eq. 4-9. If `about` has `scan`, the number
 of its rule, there is one index more than widths, with the scan as its only statistic. A block is
 written in one transaction, so a file is whole whatever happens to the program that writes it;
 blocks that are missing can be added at any time, those of the scan to a file that was made before

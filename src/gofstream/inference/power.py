@@ -1,4 +1,4 @@
-"""Power: how often a signal would have been seen, with intervals (METHOD §5)."""
+"""Power: how often a signal would have been seen, with intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""p-values and Z-scores from pseudo-experiments (METHOD §5).
+"""p-values and Z-scores from pseudo-experiments (docs/explanation/method.md, eq. 13).
 
 A p-value counts toys: it is never zero and needs no assumption. Beyond what the toys resolve a law
 fitted to them gives an extrapolated p-value, which is reported beside the counted one, as a detail.
@@ -21,8 +21,8 @@ Floats = NDArray[np.float64]
 Law = Literal["gamma", "skewed", "normal", "chi2", "exponential"]
 
 #: The law that fits each statistic's null; `one` and `next` are often negative, the others rarely.
-#: METHOD has a normal for these two. On 1000 toys of EXPO-1D they have a skewness of up to 0.7,
-#: with which a normal 5 σ is a 3.6 σ; so they get a gamma that is shifted to any mean. The scan is
+#: Not a normal law: on 1000 toys of EXPO-1D these two have a skewness of up to 0.7, with which a
+#: normal 5 σ is a 3.6 σ; so they get a gamma that is shifted to any mean. The scan is
 #: twice the logarithm of a likelihood ratio of two fixed hypotheses, which falls at least as fast
 #: as e^{-t/2}.
 LAWS: dict[str, Law] = {

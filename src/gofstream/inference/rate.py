@@ -1,4 +1,4 @@
-"""The number of events, tested apart from their shape (METHOD §6c)."""
+"""The number of events, tested apart from their shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power studies: what would have been seen, had there been a signal (METHOD §5)."""
+"""Power studies: what would have been seen, had there been a signal."""
 
 from __future__ import annotations
 

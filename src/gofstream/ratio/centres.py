@@ -68,7 +68,7 @@ def draw_candidates(
     count : how many; never more than there are rows.
     share : normalised event weights of the reference; rows are then drawn in proportion to them.
     data : if given, centres come from reference and data pooled, as published. That looks at the
-        data, so it has to be repeated inside every pseudo-experiment (METHOD §4).
+        data, so it has to be repeated inside every pseudo-experiment.
     """
     own, extra = len(reference), 0 if data is None else len(data)
     chance = None
@@ -215,7 +215,7 @@ def covering_centres(events: Floats, centres: Floats, width: float) -> Floats:
     """Add centres until no event is uncovered; return only the added ones.
 
     Uncovered events become centres in their own order, each covering its neighbourhood. This
-    looks at the data, so it has to be repeated inside every pseudo-experiment (METHOD §4).
+    looks at the data, so it has to be repeated inside every pseudo-experiment.
     """
     left = events[uncovered(events, centres, width)]
     added: list[Floats] = []

@@ -1,4 +1,4 @@
-"""Whitened features of the reference: made once, shared by every fit (METHOD §7).
+"""Whitened features of the reference: made once, shared by every fit.
 
 With centres c_1..c_r and K_cc = L Lᵀ, φ(x) = L⁻¹ k(x, c) turns the penalty aᵀK_cc a into bᵀb. With
 H0 = ½ N(R) Σ_R v φφᵀ + λN = U Uᵀ, the Hessian of J at f = 0 for data that follow the reference,

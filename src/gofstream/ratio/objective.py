@@ -1,4 +1,4 @@
-"""J for a block of batches (METHOD §2), and the bound on it that the solver minimises."""
+"""J (eq. 2 of the method page) for a block of batches, and the bound that the solver minimises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The block solver: minimise J (METHOD §2) for T batches at once against one shared reference.
+"""The block solver: minimise J for T batches at once against one shared reference.
+
+J is eq. 2 of docs/explanation/method.md.
 
 J = J_R + J_D + penalty. Each pass over the reference gives the gradient of J_R at one point. Since
 log(1+e^f) has curvature at most ¼, and that of Σ_R w f²/8 is known once and for all,

@@ -146,7 +146,7 @@ def rate(rows: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
 def strategies(
     rows: int, batches: int, columns: int, model: float, sums: int, scan: int | None
 ) -> dict[str, float | None]:
-    """Give the bytes that each strategy has to keep (METHOD §3).
+    """Give the bytes that each strategy has to keep (method page, below eq. 9).
 
     Parameters
     ----------

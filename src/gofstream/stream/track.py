@@ -1,8 +1,8 @@
 """The running statistics of a stream at one width.
 
-A stretch [s..n] of batches is tested by `sat` and `next` (METHOD §3). Two are watched: the epoch,
-all batches since its start, at most H; and the window, the last K. A third, the run, is everything
-since the beginning, for display.
+A stretch [s..n] of batches is tested by `sat` and `next` (eq. 8 and 9 of the method
+page). Two are watched: the epoch, all batches since its start, at most H; and the window, the last
+K. A third, the run, is everything since the beginning, for display.
 
 `sat` needs Σ N_i e^{f_i} on the reference, over the stretch. `next` is a sum of scores: batch i is
 scored by what the batches s..i-1 taught, for every start s that is still known, when it arrives.

@@ -1,4 +1,4 @@
-"""Toys by permuting labels (METHOD §6c): when there is a reference, data, and nothing else.
+"""Toys by permuting labels: when there is a reference, data, and nothing else.
 
 Data and reference are pooled; a toy deals the pooled events out anew, as many to each batch as were
 observed. Everything that is decided once (scaling, widths, centres) looks at the pooled events and

@@ -1,4 +1,4 @@
-"""Where pseudo-experiments come from (METHOD §6).
+"""Where pseudo-experiments come from.
 
 A toy is a whole data set: all its batches, each of a Poisson size. Data and toys must be
 exchangeable given the reference, so events of a toy never come from the rows the models are

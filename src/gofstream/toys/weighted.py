@@ -1,4 +1,4 @@
-"""Toys from a weighted pool (METHOD §13).
+"""Toys from a weighted pool.
 
 Row i is expected q_i = N v_i / Σv times in a toy of N events, and the mean of every toy must follow
 these numbers. Two easy ways do not: drawing without replacement in proportion to weight, since

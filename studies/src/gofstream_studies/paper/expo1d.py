@@ -30,7 +30,7 @@ QUICK, FULL = (400, 60), (1000, 300)
 ALSO = {"bulk": 0.75, "broad": 0.85, "narrow": 1.4, "tail": 0.8, "excess": 0.7}
 #: The quick version has so many times fewer events; strengths grow so that S/√B stays.
 SHRINK = 4
-#: What the ideal test reaches, where the paper's table says otherwise (METHOD §8).
+#: What the ideal test reaches, where the paper's table says otherwise (method page).
 NOTE = (
     "the paper's table gives the ideal test a median Z of {paper}, but {ours:.1f} follows from "
     "the printed fraction: the signal of its figure may be another"

@@ -1,4 +1,4 @@
-"""The e-value of the scan on null streams: how often it ever crosses its level (METHOD §9)."""
+"""The e-value of the scan on null streams: how often it ever crosses its level."""
 
 from __future__ import annotations
 

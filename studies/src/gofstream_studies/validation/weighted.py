@@ -1,4 +1,4 @@
-"""Toys from weighted pools against a simulator, and p with a weighted reference (METHOD §13).
+"""Toys from weighted pools against a simulator, and p with a weighted reference.
 
 Rows are standard normal. With weight e^{bx} they stand for a normal of mean b, with the bounded
 weight 1 + 2/(1 + e^{-2x}) for a density that is as easy to draw from. Pools and simulator share the

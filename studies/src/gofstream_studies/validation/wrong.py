@@ -24,7 +24,7 @@ def smallest_p_raw(
 
 
 def leave_one_out(observed: Floats, null: Floats, rule: Rule, columns: Sequence[int] = ()) -> float:
-    """Rank the observed set against the toys, but the toys among themselves (METHOD §4)."""
+    """Rank the observed set against the toys, but the toys among themselves."""
     toys, widths = null.shape
     own = np.array([[float(empirical_p(t, null[:, k])) for k, t in enumerate(observed)]])
     among = np.empty_like(null)
@@ -45,7 +45,7 @@ def training_rows(reference: Sample, rng: np.random.Generator) -> Pool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeavyRowsRunOut:
-    """A weighted pool drawn without replacement in proportion to weight (METHOD §13)."""
+    """A weighted pool drawn without replacement in proportion to weight."""
 
     sample: Sample
 
