@@ -148,7 +148,7 @@ def test_terminal_json_metrics_and_page_give_one_answer(
     console.print(picture(found, [], Lag(0, 0.0, 0)))
     terminal = console.file.getvalue()
     last = entries[-1]
-    # METHOD: the mean of e^(t/2) over widths.
+    # The mean of e^(t/2) over widths.
     t = [s.t for s in last.statistics if s.family == "epoch next"]
     e = sum(math.exp(each / 2) for each in t) / len(t)
     if rows < 20_000_000:

@@ -1,1 +1,1 @@
-"""The scan: one local alternative at a time, on a grid fixed beforehand (method page, eq. 14-16)."""
+"""The scan: one local alternative at a time, on a grid fixed beforehand (eq. 14-16)."""
