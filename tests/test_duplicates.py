@@ -170,3 +170,17 @@ def test_the_command_drops_what_python_drops(how: str, tmp_path: Path) -> None:
         warnings.simplefilter("ignore", GofstreamWarning)
         with pytest.raises(FormatError, match="--drop-duplicates"):
             CliRunner().invoke(cli, words[: -len(option)], catch_exceptions=False)
+
+
+def test_a_value_that_the_reference_prefers_is_no_copy() -> None:
+    """A quarter of exact zeros, too few of them in 100 events to show that zero is preferred."""
+    rng = np.random.default_rng(1)
+
+    def isolation(count: int) -> Sample:
+        zero = rng.random((count, 1)) < 0.25
+        return Sample.from_array(np.where(zero, 0.0, rng.exponential(size=(count, 1))))
+
+    data, reference = isolation(100), isolation(500)
+    assert not len(find_copies([data], reference).data)
+    twice = Sample.from_array(np.concatenate([data.values, data.values[-30:]]))
+    assert len(find_copies([twice], reference).data) >= 20

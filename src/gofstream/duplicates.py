@@ -127,33 +127,40 @@ def find_copies(batches: Sequence[Sample], reference: Sample) -> Copies:
     known = _repeats(np.concatenate(own)) if own else np.empty(0, np.int64)
     both = np.concatenate(shared) if shared else np.empty(0, np.int64)
     events, rows = len(hashes), len(reference)
-    if len(data):
-        values = np.concatenate([_rows(batch, slice(None), dtype) for batch in batches])
-        data = _Chance(values, dtype).beyond(data, values[data], events**2 / 2)
-    if len(known) or len(both):
+    if len(data) or len(known) or len(both):
         chance = _Chance(_rows(reference, slice(None, None, -(-rows // COMPARED)), dtype), dtype)
+        values = np.concatenate([_rows(batch, slice(None), dtype) for batch in batches])
+        in_data = _Chance(values, dtype, chance)
+        data = in_data.beyond(data, values[data], events**2 / 2)
         known = chance.beyond(known, _rows(reference, known, dtype), rows**2 / 2)
         both = chance.beyond(both, _rows(reference, both, dtype), events * rows)
     return Copies(data, known, both, events, rows)
 
 
 class _Chance:
-    """How often rows of a sample coincide without being copies."""
+    """How often rows of a sample coincide without being copies.
 
-    def __init__(self, values: Floats, dtype: np.dtype[Any]) -> None:
+    A value that columns of ``larger`` prefer is preferred here too: few rows do not show it.
+    """
+
+    def __init__(self, values: Floats, dtype: np.dtype[Any], larger: _Chance | None = None) -> None:
         if len(values) > COMPARED:
             values = values[:: -(-len(values) // COMPARED)]
         columns = [_Column(column, dtype) for column in values.T]
         self.columns = columns
+        self.atoms = [column.atoms for column in columns]
+        if larger is not None:
+            self.atoms = [np.union1d(*both) for both in zip(self.atoms, larger.atoms, strict=True)]
         #: Of two rows: those of several columns coincide at most as often as in any one of them.
         self.probability = min(column.probability for column in columns)
 
     def beyond(self, rows: Indices, values: Floats, pairs: float) -> Indices:
         """Give the rows with these values, or none where so many pairs may have them by chance."""
-        each = [(c, x) for c, x in zip(self.columns, values.T, strict=True) if not c.discrete]
-        preferred = np.full(len(rows), bool(each))
-        for column, x in each:
-            preferred &= np.isin(x, column.atoms)
+        each = zip(self.columns, self.atoms, values.T, strict=True)
+        continuous = [(atoms, x) for column, atoms, x in each if not column.discrete]
+        preferred = np.full(len(rows), bool(continuous))
+        for atoms, x in continuous:
+            preferred &= np.isin(x, atoms)
         count, by_chance = len(rows) - np.count_nonzero(preferred), self.probability * pairs
         return rows if count > 2 * by_chance + 5 * by_chance**0.5 else rows[:0]
 
