@@ -253,6 +253,15 @@ def test_the_verdict_and_its_caveats(name: str, said: str, unsaid: str) -> None:
     assert unsaid not in text
 
 
+def test_a_level_that_toys_cannot_show_is_not_decided() -> None:
+    """None of 120 toys is as extreme: p ≤ 0.008 is neither shown nor excluded."""
+    said = "Not decided at the level that was set (p ≤ 0.008): 120 toys cannot show so small a p."
+    assert words.decision(line(surprise=30, level=0.008, toys=120, widths=(0.4, 1.1))) == said
+    # 1/121 can be shown, and a p of 0.3 or so is excluded whatever the level.
+    assert words.decision(line(surprise=30, level=0.0083, toys=120)).startswith("An anomaly")
+    assert words.decision(line(level=0.001, toys=120)).startswith("Not an anomaly")
+
+
 def test_caveats_of_the_test_are_said_once() -> None:
     """What the diagnostics sum up is not said again; anything else the test says is."""
     record = line(

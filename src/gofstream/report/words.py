@@ -206,7 +206,12 @@ def decision(record: Record) -> str:
     if record.level is None:
         return "No level was set beforehand, so this report does not call it an anomaly or not."
     level = f"at the level that was set (p ≤ {p_text(record.level)})"
-    return f"{'An anomaly' if record.anomalous else 'Not an anomaly'} {level}."
+    if record.anomalous:
+        return f"An anomaly {level}."
+    chance = record.verdicts[record.headline]
+    if record.level < 1 / (record.toys + 1) and chance.low <= record.level:
+        return f"Not decided {level}: {record.toys:,} toys cannot show so small a p."
+    return f"Not an anomaly {level}."
 
 
 def caveats(record: Record) -> list[tuple[str, str]]:
