@@ -49,6 +49,7 @@ ROWS = 6
         ("cosh(x)**2 > 1.5 + sinh(y)", lambda x, y: np.cosh(x) ** 2 > 1.5 + np.sinh(y)),
         ("((((x)))) > 0", lambda x, y: x > 0),
         ("+x > - -0", lambda x, y: x > 0),
+        ("x < −1 | y − x > 2", lambda x, y: (x < -1) | (y - x > 2)),  # the minus of a report
     ],
 )
 def test_meaning(text: str, right: Callable[[object, object], object]) -> None:

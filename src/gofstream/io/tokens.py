@@ -16,12 +16,13 @@ _PATTERN = re.compile(
         (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?![\w.]))
       | (?P<name>[^\W\d]\w*(?:\.\w+)*)
       | `(?P<quoted>[^`]+)`
-      | (?P<mark>\*\*|<=|>=|==|!=|[-+*/<>&|!(),])
+      | (?P<mark>\*\*|<=|>=|==|!=|[-−+*/<>&|!(),])
       | (?P<end>$)
     )""",
     re.VERBOSE,
 )
-_WORDS = {"and": "&", "or": "|", "not": "!"}
+#: Other ways to write a mark; the minus sign is that of our own reports.
+_WORDS = {"and": "&", "or": "|", "not": "!", "−": "-"}
 _HINTS = {"=": "write == to compare", "`": "a ` that is not closed", "%": "there is no remainder"}
 _SHOWN = 60
 
@@ -51,7 +52,7 @@ def tokenize(text: str) -> list[Token]:
             fail(text, start, f"{text[start]!r} is not understood ({hint})")
         kind = found.lastgroup or "end"
         word = found[kind]
-        if kind == "name" and word in _WORDS:
+        if kind in ("name", "mark") and word in _WORDS:
             kind, word = "mark", _WORDS[word]
         tokens.append(Token(kind, word, found.start(kind)))
         at = found.end()

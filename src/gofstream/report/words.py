@@ -118,14 +118,14 @@ def _place(place: Place) -> str:
 
 
 def exact(value: float) -> str:
-    """Write a number with all its digits, up to twelve.
+    """Write a number with all its digits, up to twelve, as `--where` takes it.
 
     Examples
     --------
     >>> exact(4.061), exact(-1234.5)
-    ('4.061', '−1,234.5')
+    ('4.061', '−1234.5')
     """
-    return number(value, 12)
+    return number(value, 12).replace(",", "")
 
 
 def facts(record: Record) -> str:
