@@ -184,3 +184,16 @@ def test_a_value_that_the_reference_prefers_is_no_copy() -> None:
     assert not len(find_copies([data], reference).data)
     twice = Sample.from_array(np.concatenate([data.values, data.values[-30:]]))
     assert len(find_copies([twice], reference).data) >= 20
+
+
+def test_single_precision_coincides_by_chance() -> None:
+    """As many equal numbers as 2⁻²⁴ or so allows: 150 000 exponential ones hold 240 copies."""
+    rng = np.random.default_rng(1)
+    x = rng.exponential(size=(150_000, 1)).astype(np.float32)
+    assert 200 < len(x) - len(np.unique(x)) < 300
+    reference = Sample.from_array(x)
+    data = Sample.from_array(rng.exponential(size=(4000, 1)).astype(np.float32))
+    found = find_copies([data], reference)
+    assert not len(found.data) + len(found.reference) + len(found.shared)
+    again = Sample.from_array(np.concatenate([x, x[:600]]))
+    assert len(find_copies([data], again).reference) > 600

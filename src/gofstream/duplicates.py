@@ -171,11 +171,11 @@ class _Column:
     def __init__(self, values: Floats, dtype: np.dtype[Any]) -> None:
         values = np.sort(values)
         distinct, counts = np.unique(values, return_counts=True)
-        step, steps = _grid(distinct), 8
+        spacing = np.spacing(np.abs(values).astype(dtype)).astype(np.float64)
+        step, steps = _grid(distinct, float(np.median(spacing))), 8
         self.discrete = step is not None
         self.atoms = distinct[(counts >= ATOM_ROWS) & (counts >= ATOM_PART * len(values))]
         if step is None:  # rounded to the precision of the type alone
-            spacing = np.spacing(np.abs(values).astype(dtype)).astype(np.float64)
             step, steps = spacing, 64
         # Pairs some steps apart, from smaller to larger value, tell how many are none apart.
         none = np.searchsorted(values, values, side="right")
@@ -188,11 +188,17 @@ class _Column:
         self.probability = near / max(len(values), 1) ** 2
 
 
-def _grid(distinct: Floats) -> float | None:
-    """Give the step of rounded or discrete values, or None for continuous ones."""
+def _grid(distinct: Floats, spacing: float) -> float | None:
+    """Give the step of rounded or discrete values, or None for continuous ones.
+
+    All numbers of a type are multiples of a small one; a step of rounding is much larger than the
+    ``spacing`` of the type.
+    """
     if len(distinct) < 2:
         return 1.0
     gaps = np.diff(distinct)
+    if gaps.min() < 16 * spacing:
+        return None
     steps = gaps / gaps.min()
     on = np.mean(np.abs(steps - np.round(steps)) < 0.01)
     return float(gaps.min()) if on > ON_GRID else None
