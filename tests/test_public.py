@@ -86,3 +86,25 @@ def test_importing_seeds_and_prints_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_page_of_rooms_names_modules_that_exist() -> None:
+    """Each path of its tables, those of the studies in their own folder; no module is left out."""
+    text = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    library, studies = text.split("gofstream-studies, under")
+    for rows, folder in ((library, "src/gofstream"), (studies, "studies/src/gofstream_studies")):
+        named: set[Path] = set()
+        for row in re.findall(r"^\| (`.*?) \|", rows, re.MULTILINE):
+            paths = [Path(name) for name in re.findall(r"`([\w./]+)`", row)]
+            named |= {path if "/" in str(path) else paths[0].parent / path for path in paths}
+        assert len(named) > 5
+        missing = [path for path in named if not (ROOT / folder / path).exists()]
+        assert not missing
+        modules = {path.relative_to(ROOT / folder) for path in (ROOT / folder).rglob("*.py")}
+        rooms = {path for path in named if not path.suffix}
+        left_out = {
+            path
+            for path in modules - named
+            if path.name not in ("__init__.py", "__main__.py") and not rooms & set(path.parents)
+        }
+        assert not left_out
