@@ -16,8 +16,6 @@ settings.load_profile("steady")
 
 #: Whether PyTorch is installed: it is large, and has no wheel for every Python and machine.
 HAS_TORCH = find_spec("torch") is not None
-#: The benchmarks with other tests, all of them, import it.
-collect_ignore = [] if HAS_TORCH else ["test_peers.py"]
 
 #: Files with long tests. They go first: one begun last would keep one worker and let the
 #: other idle.

@@ -424,8 +424,8 @@ def test_the_same_table(tmp_path: Path) -> None:
             path = tmp_path / f"{memory}-{count}.null"
             with thread_workers(count) as executor:
                 found.append(calibrate(plan, 8, path, executor).table.t)
-            with RunMemory() as memory:
-                assert memory.shared(plan, 0.1, count)[1] == (count if made is None else 1)
+            with RunMemory() as shared:
+                assert shared.shared(plan, 0.1, count)[1] == (count if made is None else 1)
     np.testing.assert_allclose(found[2], found[0], rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(found[1], found[0])
     np.testing.assert_array_equal(found[3], found[2])

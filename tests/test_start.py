@@ -184,6 +184,38 @@ def test_ctrl_c_while_reading_is_one_line(tmp_path: Path) -> None:
     assert stop(process) == ["gofstream: stopped; the same command starts again"]
 
 
+#: Stands for what numpy does: an interrupt in a question of its own becomes another exception.
+LOST = """
+import os, signal, sys
+import gofstream.cli
+from gofstream.errors import FormatError
+from gofstream.cli import describe as module
+
+def lose(*_, **__):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        while True:
+            pass
+    except KeyboardInterrupt:
+        raise FormatError("x.npy: cannot be read") from None
+
+module.describe.callback = lose
+sys.argv = ["gofstream", "describe", "x.npy"]
+gofstream.cli.main()
+"""
+
+
+def test_an_interrupt_that_gets_lost_still_stops() -> None:
+    """Another exception may take the place of `KeyboardInterrupt`: one line and 130 anyway."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOST], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr.splitlines()) == (
+        130,
+        ["gofstream: stopped; the same command starts again"],
+    )
+
+
 def test_sigterm_while_writing_is_one_line(tmp_path: Path) -> None:
     """A polite kill ends a command in the same way."""
     process = begin("example", tmp_path)

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 from threadpoolctl import threadpool_limits
 
-from gofstream.cli.interrupts import STOPPED, end_silently, interruptible
+from gofstream.cli.interrupts import STOPPED, end_silently, interruptible, was_interrupted
 from gofstream.errors import GofstreamError, InputError, StoppedError
 
 #: Each command has a module of its name. The first paragraph of its help is repeated here, so that
@@ -38,6 +38,8 @@ STUDIES = {
     "paper": "Run one experiment of the paper, or list them.",
 }
 ENTRY_POINTS = "gofstream.commands"
+
+STARTS_AGAIN = "stopped; the same command starts again"
 
 
 class _Commands(click.Group):
@@ -89,7 +91,7 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            raise StoppedError("stopped; the same command starts again") from stop
+            raise StoppedError(STARTS_AGAIN) from stop
 
 
 def _from_studies(name: str) -> click.Command:
@@ -119,6 +121,8 @@ def run() -> None:
     except StoppedError as stop:
         _end(stop, STOPPED if isinstance(stop.__cause__, KeyboardInterrupt) else 2)
     except (GofstreamError, OSError) as error:
+        if was_interrupted():
+            _end(StoppedError(STARTS_AGAIN), STOPPED)
         _end(error, 2)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 #: The exit code of a command that was stopped.
 STOPPED = 130
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_came: list[int] = []
 
 
 def take_signals() -> None:
@@ -39,11 +40,20 @@ def interruptible() -> Iterator[None]:
     if signal.getsignal(signal.SIGINT) is not _say_and_end:
         yield
         return
-    _on_signals(signal.default_int_handler)
+    _on_signals(_interrupt)
     try:
         yield
     finally:
         _on_signals(_say_and_end)
+
+
+def was_interrupted() -> bool:
+    """Tell whether a signal came while a command ran.
+
+    `KeyboardInterrupt` can get lost: where it is raised in a question that C code asks, as numpy
+    does before it reads from a file, another exception takes its place.
+    """
+    return bool(_came)
 
 
 def end_silently() -> None:
@@ -54,6 +64,11 @@ def end_silently() -> None:
 def _on_signals(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
     for number in _SIGNALS:
         signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _came.append(number)
+    raise KeyboardInterrupt
 
 
 def _say_and_end(number: int, frame: FrameType | None) -> None:
