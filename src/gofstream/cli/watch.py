@@ -95,7 +95,8 @@ class Alarming:
     type=click.Choice(["all", "one", "sat"]),
     default="sat",
     show_default=True,
-    help="Whose events are kept: of none; `all` and `one` are refused, as nothing reads them yet.",
+    help="Which events are stored: with `sat`, none. No command reads stored events yet, so `all` "
+    "and `one` are refused.",
 )
 @click.option("--keep-last", type=click.IntRange(min=1), hidden=True, expose_value=False)
 @click.option("--keep-models", is_flag=True, help="Keep all models, as `replay` needs them.")
