@@ -68,6 +68,7 @@ class Reader:
     >>> with Reader(path) as reader:
     ...     print(reader.about()["settings"], reader.head().batches)
     {'penalty': 1e-06} 0
+    >>> store.close()
     """
 
     _mode: Literal["ro", "rw"] = "ro"

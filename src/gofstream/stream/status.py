@@ -187,6 +187,7 @@ def run_status(
     >>> store = Store.create(Path(tempfile.mkdtemp()) / "run.gofs", about, Retention("sat"))
     >>> run_status(store).storage.models
     0
+    >>> store.close()
     """
     with reader.snapshot():
         count = reader.head().batches

@@ -69,6 +69,7 @@ class Store(Reader):
     Receipt(number=1, new=False)
     >>> store.models(1), store.kept()
     ({0: b'model'}, [1])
+    >>> store.close()
     """
 
     _mode = "rw"

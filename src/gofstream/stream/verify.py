@@ -33,6 +33,7 @@ def verify(reader: Reader) -> int:
     >>> store = Store.create(Path(tempfile.mkdtemp()) / "run.gofs", {}, Retention("sat"))
     >>> verify(store)
     0
+    >>> store.close()
     """
     findings: list[str] = []
 
